@@ -610,6 +610,33 @@ def only_what_is_saved():
                 told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told, looks)
 
 
+def less_room_beside_others():
+    """What lies beside storages, which only a card's allocator tells, is part of the budget and of the peaks."""
+    from ebb.torch import _budget, _outside
+    verdict("what lies beside storages is counted", _outside._of_card(
+        {"requested_bytes.all.current": 100, "requested_bytes.all.peak": 150, "allocated_bytes.all.peak": 157}, 60) == 47 and
+        _outside._of_card({"allocated_bytes.all.peak": 157}, 60) == 0)
+
+    def train(budget):
+        *_, fit = run(lambda model, optimizer, step: [one_step(model, optimizer, step, i) for i in range(4)], budget, "ram", True)
+        return fit.summary()
+
+    def one_step(model, optimizer, step, i):
+        with step():
+            return one(model, optimizer, *data(i))
+
+    told, outside = train("100%"), 1 << 20
+    budget = told["plain_bytes"] * 4 // 5
+    _budget.outside_bytes = lambda: outside
+    try:
+        beside = train(budget + outside)
+        raises("a budget of what lies beside storages", ebb.torch.DoesNotFit, "within", lambda: train(outside))
+    finally:
+        _budget.outside_bytes = _outside.outside_bytes
+    verdict("peaks have it", beside["plain_bytes"] - told["plain_bytes"] == outside and beside["moved_out_bytes"] > 0 and
+            budget / 2 < beside["peak_measured_bytes"] - outside == beside["peak_planned_bytes"] - outside <= budget, told, beside)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     QUICK = ("a smaller last batch", "another network beside")
@@ -623,5 +650,6 @@ if __name__ == "__main__":
         owners_without_a_tier()
         a_copy_fails()
         only_what_is_saved()
+        less_room_beside_others()
     import torch_budget
     sys.exit(torch_budget.status)

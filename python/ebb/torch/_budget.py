@@ -14,6 +14,7 @@ import torch
 from .. import planning
 from . import _fit, _follow, _guard, _inside, _mode, _schedule, _steps
 from ._bytes import Bytes
+from ._outside import outside_bytes
 from ._owned import Owned
 from ._pager import MIN_BYTES, Data, Pager
 from ._recording import Recording
@@ -57,10 +58,12 @@ def is_running():
 
 
 class _Planned:
-    """A recorded step with what was planned for it. key: what it began with."""
+    """A recorded step with what was planned for it. key: what it began with. outside_bytes: part of the budget that the plan
+    does not have, and of the peaks that are told."""
 
-    def __init__(self, fit, plain_bytes, budget_bytes, key):
+    def __init__(self, fit, plain_bytes, budget_bytes, key, outside_bytes):
         self.recording, self.fit, self.plain_bytes, self.budget_bytes = fit.schedule.recording, fit, plain_bytes, budget_bytes
+        self.outside_bytes = outside_bytes
         self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
 
 
@@ -264,7 +267,8 @@ class Budget:
             self._note_leaves(recorder.leaves())
             return
         self._slab.is_measuring = False
-        plain_bytes = _schedule.peak(_schedule.plain(recording))
+        outside = outside_bytes()
+        plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
         budget = self._bytes
@@ -274,10 +278,10 @@ class Budget:
             machine.set_link(tier, max(1e6, self._slab.out_rate), max(1e6, self._slab.in_rate), _LATENCY_NS)
             tiers[tier] = planning.NO_LIMIT
         try:
-            fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1))
+            fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside)
         except planning.NoFit as error:
             raise DoesNotFit(str(error), error.least_budget_bytes) from None
-        self._current = _Planned(fit, plain_bytes, budget, self._began_with)
+        self._current = _Planned(fit, plain_bytes, budget, self._began_with, outside)
         self._plans.append(self._current)
 
     def _end_following(self, doer, seconds):
@@ -291,7 +295,7 @@ class Budget:
             return
         planned.n_followed += 1
         if doer.measured is not None:
-            planned.peak_measured_bytes = doer.measured.peak
+            planned.peak_measured_bytes = doer.measured.peak + planned.outside_bytes
             doer.measured.close()
         elif planned.n_followed > 2:
             planned.step_s = seconds if planned.step_s is None else min(planned.step_s, seconds)
@@ -308,8 +312,8 @@ class Budget:
     # ---- what happened
 
     def summary(self):
-        """What was planned and measured, of the plan that was made last. Bytes are of storages and
-        of what operators take while they run; `gap`: how far the predicted time is above what no plan can be faster than."""
+        """What was planned and measured, of the plan that was made last. Bytes are of storages, of
+        what operators take while they run, and on a card of what its allocator has given beside these; `gap`: how far the predicted time is above what no plan can be faster than."""
         planned = self._current
         if planned is None:
             return {"is_planned": False, "steps": self._n_steps}
@@ -317,7 +321,8 @@ class Budget:
         return {
             "is_planned": True, "steps": self._n_steps, "steps_unlike": self._n_unlike, "plans": len(self._plans),
             "budget_bytes": planned.budget_bytes, "plain_bytes": planned.plain_bytes,
-            "peak_planned_bytes": planned.fit.peak_bytes, "peak_measured_bytes": planned.peak_measured_bytes,
+            "peak_planned_bytes": planned.fit.peak_bytes + planned.outside_bytes,
+            "peak_measured_bytes": planned.peak_measured_bytes,
             "moved_out_bytes": plan.moved_out_bytes if plan else 0,
             "recomputed_ops": plan.n_recomputed_steps if plan else 0,
             "held_bytes": self._guard.held_bytes if self._guard else 0,

@@ -24,21 +24,24 @@ class Fit:
         return self
 
 
-def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
-    """The fastest schedule that is found whose peak is at most the budget. planning.NoFit names the least."""
+def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outside_bytes=0):
+    """The fastest schedule that is found whose peak is at most the budget, less what lies outside of the step's storages.
+    planning.NoFit names the least."""
     without = plain(recording)
     bytes_without = peak(without)
-    if bytes_without <= budget_bytes:
+    room_bytes = budget_bytes - outside_bytes
+    if bytes_without <= room_bytes:
         return Fit(without, bytes_without, None)
     layouts = layouts_of(recording)
-    found = _fastest(recording, layouts, budget_bytes, machine, tier_bytes, effort, n_threads)
+    found = _fastest(recording, layouts, room_bytes, machine, tier_bytes, effort, n_threads)
     if found is not None:
         return found
     found = tightest(recording, tier_bytes, bytes_without)
-    if found.peak_bytes <= budget_bytes:
+    if found.peak_bytes <= room_bytes:
         return found.timed(layouts[found.layout], machine)
     raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
-                         f"{bytes_without}, and {found.peak_bytes} can be kept", found.peak_bytes)
+                         f"{bytes_without + outside_bytes}, and {found.peak_bytes + outside_bytes} can be kept",
+                         found.peak_bytes + outside_bytes)
 
 
 def _fastest(recording, layouts, *asked):
