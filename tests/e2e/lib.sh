@@ -35,6 +35,13 @@ skip() { # name, reason
     echo "ok - $1 # SKIP $2"
 }
 
+# long NAME: whether all tests run; where they do not, NAME is told as left out.
+long() {
+    [ -n "$EBB_TEST_ALL" ] && return
+    skip "$1" "it takes long, and runs with tools/test.sh all"
+    return 1
+}
+
 # check NAME CONDITION...: the condition is a command.
 check() {
     name=$1

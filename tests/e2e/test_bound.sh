@@ -79,6 +79,10 @@ complains "too fast for a budget" 1 "no plan that fast was found: within the bud
     plan resnet20 --backend dry --batch 64 --machine machine.json --memory 30% --slowdown 0% --effort 0
 
 # Nothing that a larger budget finds is far below the least that is named, and what is named is accepted.
+least_of="mlp 50 28x28
+mlp 256 28x28"
+long "the named least budget of a residual network" && least_of="$least_of
+resnet:1,1,1,1 4 24x24"
 while read -r net batch image; do
     "$EBB" plan "$net" --backend dry --batch "$batch" --image "$image" --memory 1 --json >out 2>err
     least=$(member out least_budget_bytes)
@@ -88,9 +92,7 @@ while read -r net batch image; do
         at_most "$net: the named least budget, 99 % of it" "$((least * 99 / 100))" "$(member out peak_planned_bytes)"
     done
 done <<END
-mlp 50 28x28
-mlp 256 28x28
-resnet:1,1,1,1 4 24x24
+$least_of
 END
 says "a slowdown that is no per cent" 2 "ebb: plan: --slowdown takes a per cent, as in 5%, not '5'" plan lenet --slowdown 5
 exit $status

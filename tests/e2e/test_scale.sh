@@ -26,8 +26,10 @@ filled() {
 filled 788
 [ -z "$EBB_TEST_MORE" ] || filled 3500
 deep 10000 "--policy liveness"
-deep 10000 "--memory 50%"
-if [ -n "$EBB_TEST_ALL" ]; then
+if [ -z "$EBB_TEST_ALL" ]; then
+    deep 10000 "--memory 50% --effort 0"
+else
+    deep 10000 "--memory 50%"
     deep "${LAYERS:-30000}" "--memory 50%"
     # Small tensors and a slow link: copies that are allowed must not make the plan slower.
     small="resnet:60,150,500,60 --batch 4 --backend dry --memory 50%"

@@ -34,11 +34,11 @@ refused "lines are missing" 3 "broken.plan:" resnet20 --batch 4 --plan broken.pl
 refused "no file" 4 "No such file" resnet20 --batch 4 --plan nothing.plan
 refused "no room on the host" 1 "host-memory" resnet20 --batch 4 --plan half.plan --host-memory 0
 # shellcheck disable=SC2086
-run "a plan with a disk" out plan $net $ON --machine machine --memory 45% --no-recompute --host-memory 0 --disk . -o half.plan &&
+run "a plan with a disk" out plan $net $ON --machine machine --memory 45% --no-recompute --host-memory 0 --disk . $effort -o half.plan &&
     refused "without the disk" 2 "bytes in the tier disk; add --disk DIR" resnet20 --batch 4 --plan half.plan
 # shellcheck disable=SC2086
 run "a plan with a remote" out plan $net $ON --machine machine --memory 45% --no-recompute --host-memory 0 --remote 1GiB \
-    -o half.plan &&
+    $effort -o half.plan &&
     refused "without the remote" 2 "bytes in the tier remote; add --remote SIZE" resnet20 --batch 4 --plan half.plan
 # shellcheck disable=SC2086
 complains "checked for a machine without it" 2 "copies between the tiers 'device' and 'remote'; the machine has no such" \

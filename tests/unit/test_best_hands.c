@@ -92,9 +92,9 @@ static ebb_policy_input ask(const ebb_program *p, const ebb_machine *m) {
 /* Programs for which many hands walk at once. The thread sanitizer, twenty times as slow, looks at how they share,
  * which a few show; what they answer is the other builds' affair. */
 #if defined(__SANITIZE_THREAD__)
-#define N_SHARED 5u
+#define N_SHARED (uint64_t)5
 #else
-#define N_SHARED 20u
+#define N_SHARED by_form(5, 20, 20)
 #endif
 
 static void test_each_answers_as_if_alone(void **state) {
@@ -109,7 +109,7 @@ static void test_each_answers_as_if_alone(void **state) {
         ebb_machine_destroy(m);
         ebb_program_destroy(p);
     }
-    assert_true(n_found > 2 * (uint64_t)N_SHARED);
+    assert_true(n_found > 2 * N_SHARED);
 }
 
 /* With a limit that is the budget, gaps between addresses are too much for some drafts. */
@@ -123,7 +123,7 @@ static void test_limits_are_lowered(void **state) {
         assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
         ebb_policy_input input = ask(p, m);
         input.budget_bytes = input.limit_bytes;
-        if (seed <= 3 * (uint64_t)N_SHARED) { (void)compare(&input); }
+        if (seed <= 3 * N_SHARED) { (void)compare(&input); }
         assert_int_equal(ebb__best_hands_init(&hand, 1, &input), EBB_OK);
         set_up(&hand, 1, UINT64_MAX);
         ebb__best_hands_run(&hand, 1);

@@ -368,7 +368,7 @@ static void test_large(void **state) {
     assert_int_equal(no_fit.step_bytes, floor);
     assert_true(no_fit.least_budget_bytes >= floor && no_fit.least_budget_bytes < 4 * floor);
     const uint64_t budgets[] = {no_fit.least_budget_bytes, 100 * floor, 2000 * floor};
-    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i += by_form(2, 1, 1)) {
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i += by_form(3, 1, 1)) {
         assert_int_equal(make(p, m, "budget", budgets[i], &plan, NULL), EBB_OK);
         assert_true(ebb_plan_get_summary(plan).peak_bytes <= budgets[i]);
         ebb_plan_destroy(plan);
