@@ -182,6 +182,7 @@ class Budget:
     def _end_owned(self):
         if self._guard is None:
             return
+        self._guard.end()
         self._pager.settle()
         self._pager.count, owned = None, self._owned.storages() if self._pager.away else {}
         for key, page in tuple(self._pager.away.items()):
@@ -244,7 +245,15 @@ class Budget:
             return _follow.Watcher(planned.recording)
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
         follower.begin(self._leavers, Bytes.of_all_tensors if is_measured else None)
+        if follower.rests:
+            self._guard.begin(self._leavers(), ())
+            follower.wake = lambda: self._wake(follower)
         return follower
+
+    def _wake(self, follower):
+        """What rested is used by operators from now on, which bring it back themselves."""
+        self._guard.end()
+        self._watch_data(follower)
 
     def _other(self, kind, func, shapes):
         """What does a step whose first moment is this one and not that of the plan that was taken."""

@@ -2,10 +2,11 @@
 """Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
 from .. import planning
 from ._layout import Layout
+from ._recording import NOTHING, STATES
 from ._schedule import peak, plain
 
 _QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
-_NEAR = 1.02  # times as long a plan may take if only what autograd saves leaves: the backward pass is then not looked at
+_NEAR = 1.02  # times as long a plan may take in which less leaves by itself: the backward pass is then not looked at
 
 
 class Fit:
@@ -45,13 +46,18 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outsi
 
 
 def _fastest(recording, layouts, *asked):
-    """Of a plan that moves everything, or of one that moves only what autograd saves, if that is near. None: there is none."""
-    light = fitted(layouts_of(recording.of_saved()), *asked) if recording.is_whole else None
-    if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
-        return light  # whatever the other one is
-    found = fitted(layouts, *asked)
-    is_near = light is not None and (found is None or light.plan.iteration_ns <= _NEAR * found.plan.iteration_ns)
-    return light if is_near else found
+    """Of plans that move only what autograd saves, the optimizer's state too, everything: the first that is near the fastest
+    one. None: there is none."""
+    found = []
+    for leavers in (NOTHING, STATES) if recording.is_whole else ():
+        part = recording.of(leavers)
+        light = fitted(layouts_of(part), *asked) if leavers == NOTHING or part.uses else None
+        if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
+            return light  # whatever the others are
+        found.append(light)
+    found = [fit for fit in (*found, fitted(layouts, *asked)) if fit is not None]
+    least_ns = min((fit.plan.iteration_ns for fit in found), default=0)
+    return next((fit for fit in found if fit.plan.iteration_ns <= _NEAR * least_ns), None)
 
 
 def layouts_of(recording, is_timed=True):

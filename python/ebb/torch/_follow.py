@@ -53,9 +53,10 @@ class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
     measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one. is_guarded: operators may use what
-    is away. unseen: the ids of operators that need not be looked at."""
+    is away. rests: what is away is not used before the optimizer steps. unseen: the ids of operators that need not be looked at.
+    wake: called when what rested may be used."""
 
-    unseen = ()
+    unseen, rests, wake = (), False, staticmethod(lambda: None)
 
     def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
         recording = schedule.recording
@@ -89,7 +90,8 @@ class Follower:
                     self._pager.out(page)
                 for page in {*self._pager.away.values()} - leaves:
                     self._pager.back(page)
-                self.is_guarded = self._recording.is_whole or bool(self._pager.away)
+                self.rests = self._recording.rests and bool(self._pager.away)
+                self.is_guarded = self._recording.is_whole or bool(self._pager.away) and not self.rests
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
@@ -112,6 +114,11 @@ class Follower:
         """Whether operators of the backward pass have to be looked at."""
         return self._recording.is_whole or self.is_guarded or self.measured is not None or \
             self._schedule.leaves_late or not self._slab.keeps_nothing()
+
+    def begin_optimizer(self):
+        if self.rests:
+            self.rests, self.is_guarded, self.unseen = False, True, ()
+            self.wake()
 
     def sees_optimizer(self):
         return self.n_seen < len(self._moments) or self.sees_backward()

@@ -61,6 +61,8 @@ class Mode(TorchDispatchMode):
 
 def _begin_optimizer(optimizer, args, kwargs):
     mode = _get_current_dispatch_mode()
+    if isinstance(mode, Mode):
+        mode.doer.begin_optimizer()
     has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():
         _here.aside = optimizer, mode

@@ -4,7 +4,7 @@ import torch
 
 from ._tensors import is_plain
 
-GRADIENT = "gradient"
+GRADIENT, STATE = "gradient", "state"
 
 
 class Owned:
@@ -29,7 +29,7 @@ class Owned:
             if parameter.grad is not None:
                 yield (GRADIENT, i), parameter.grad
             for key, value in self._state(parameter):
-                yield ("state", i, key), value
+                yield (STATE, i, key), value
         for name, tensor in self._model.named_buffers() if self._model is not None else ():
             yield ("buffer", name), tensor
 

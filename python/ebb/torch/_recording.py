@@ -8,10 +8,11 @@ _owned.py.
 """
 import torch
 
-from ._owned import GRADIENT
+from ._owned import GRADIENT, STATE
 from ._pager import MIN_BYTES
 
 OP, PACK, UNPACK = range(3)
+NOTHING, STATES, ALL = range(3)  # what may leave by itself: of STATES the optimizer's state, where no other part of a step uses it
 _AGAIN_NS = 30000  # of an operator that Python calls
 _SMALL_PART = 8192  # of what is owned: what has less bytes than this part of it never leaves
 _MIN_ABSENCE = 64  # entries between two uses of what nobody owns, below which it does not leave
@@ -47,16 +48,17 @@ class Storage:
 
 class Recording:
     """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
-    an operator takes beside its own time when it is computed again. may_leave: whether anything but what autograd saves may.
+    an operator takes beside its own time when it is computed again. leavers: what may leave by itself.
     uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a
     step that is followed is known to be like this one; up to `last_use`, with those of the backward pass (`is_whole`) if
-    anything may leave by itself."""
+    anything that it uses may leave by itself. rests: only states of the optimizer may, and are away until it steps."""
 
-    def __init__(self, entries, storages, again_ns=_AGAIN_NS, may_leave=True):
-        self.entries, self.storages, self.again_ns = entries, storages, again_ns
+    def __init__(self, entries, storages, again_ns=_AGAIN_NS, leavers=ALL):
+        self.entries, self.storages, self.again_ns, self._leavers = entries, storages, again_ns, leavers
         self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
-        self._find_leavers(may_leave)
-        self.is_whole = bool(self.uses)
+        self._find_leavers()
+        self.is_whole = bool(self.uses) and leavers == ALL
+        self.rests = bool(self.uses) and leavers == STATES
         self.last_use = max([self.last_unpack, *(uses[-1] for uses in self.uses.values())])
         self.moments = [i for i, entry in enumerate(entries) if i <= self.last_use and (
             self.is_whole or entry.kind != OP or not (entry.is_backward or entry.is_view))]
@@ -64,9 +66,9 @@ class Recording:
         self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
         self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
 
-    def of_saved(self):
-        """The same, where nothing leaves but what autograd saves."""
-        return Recording(self.entries, self.storages, self.again_ns, may_leave=False)
+    def of(self, leavers):
+        """The same, where only these leave by themselves."""
+        return Recording(self.entries, self.storages, self.again_ns, leavers)
 
     def is_held(self, number):
         """Whether a follower holds a storage; it only refers to others, and to their tensors."""
@@ -76,18 +78,22 @@ class Recording:
     def begins_with(self, kind, func, shapes):
         return self._first == (kind, func, shapes)
 
-    def _find_leavers(self, may_leave):
-        owned = [storage for storage in self.storages if may_leave and (storage.first_owner or storage.last_owner)]
+    def _find_leavers(self):
+        owned = [storage for storage in self.storages if self._leavers != NOTHING and (storage.first_owner or storage.last_owner)]
         least = max(MIN_BYTES, sum(storage.n_bytes for storage in owned) // _SMALL_PART)
         uses, saved = {}, {entry.storage for entry in self.entries if entry.kind == PACK}
         for number, storage in enumerate(self.storages):
-            if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and (
-                    self._is_lasting(storage) or self._is_passing(storage)):
+            may_leave = self._is_state(storage) if self._leavers == STATES else \
+                self._is_lasting(storage) or self._is_passing(storage)
+            if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and may_leave:
                 uses[number] = []
         for i, entry in enumerate(self.entries if uses else ()):
             for number in {*entry.versions, *(number for _, number in entry.births)} if entry.kind == OP else ():
                 if number in uses:
                     uses[number].append(i)
+        if self._leavers == STATES:
+            rest = 1 + max((i for i, entry in enumerate(self.entries) if entry.is_backward or i <= self.last_unpack), default=-1)
+            uses = {number: found for number, found in uses.items() if found and found[0] >= rest}
         self.uses = {number: found for number, found in uses.items() if found and (
             self.storages[number].first_owner or self.storages[number].last_owner or self._has_pause(found))}
         self.lasting = {number for number in self.uses if self._is_lasting(self.storages[number])}
@@ -96,6 +102,9 @@ class Recording:
     @staticmethod
     def _is_lasting(storage):
         return storage.first_owner is not None and storage.lives == [[-1, None, False]]
+
+    def _is_state(self, storage):
+        return self._is_lasting(storage) and storage.first_owner[0] == STATE
 
     def _is_passing(self, storage):
         return storage.maker is not None and self.entries[storage.maker].is_backward and len(storage.lives) == 1
