@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# ebb.torch.compile: the same bits as torch.compile, within the budget. PYTHON names a Python with torch 2.15 or newer.
+# ebb.torch.compile: the same bits as torch.compile, within the budget; its policy in an eager loop. PYTHON names a Python with torch 2.15 or newer.
 . "$(dirname "$0")/lib.sh"
 
 torch_python 'from torch._inductor.custom_graph_pass import CustomPartitionerFn' || {
@@ -10,4 +10,5 @@ torch_python 'from torch._inductor.custom_graph_pass import CustomPartitionerFn'
 }
 cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread || fail "the counter"
 OMP_NUM_THREADS=1 LD_PRELOAD=$work/count_alloc.so "$python" -W ignore "$root/tests/e2e/torch_compile.py" "$work/count_alloc.so" || status=1
+OMP_NUM_THREADS=1 "$python" -W ignore "$root/tests/e2e/torch_policy.py" || status=1
 exit $status

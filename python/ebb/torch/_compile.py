@@ -9,7 +9,9 @@ PyTorch's own code cuts that graph in two: what nodes of the backward part use o
 The peak that is promised is that of the two graphs that came out, by the lives of their storages (`peak_bytes`): each
 value lives from its node to its last use, and parameters, inputs, outputs and gradients to the end.
 """
+import collections
 import operator
+import re
 import warnings
 
 import torch
@@ -171,6 +173,21 @@ class Joint:
         return bool(steps.intersection(*({node.name for node in part.graph.nodes if node.op == "call_function"}
                                          for part in (forward, backward))))
 
+    def policy(self, actions):
+        """{name of an operator of the forward part: "MUST_SAVE" or "MUST_RECOMPUTE"}, as `actions` have it, of those whose results
+        the backward part uses. Names are those of torch.utils.checkpoint's policies: module, operator, and which of its calls."""
+        steps = (self.steps[target] for kind, target, _ in actions if kind == planning.AGAIN)
+        again = {node for node in steps if not isinstance(node, tuple)}
+        used = {self.of[value] for node in (*again, *self._backward) for value in node.all_input_nodes}
+        found, calls, forward = {}, collections.Counter(), set(self._forward)
+        for node in self.graph.nodes:
+            if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+                name = _name(node)
+                if node in forward and (node in again or node in used):
+                    found[f"{name}_{calls[name]}"] = "MUST_RECOMPUTE" if node in again else "MUST_SAVE"
+                calls[name] += 1
+        return found
+
     def written(self, actions):
         """(a plan's actions as a joint graph, what its backward part takes from its forward part)."""
         graph, env, early, ends = torch.fx.Graph(), {}, set(), {}
@@ -210,6 +227,15 @@ class Joint:
         made = {ends.get(node) or env[node] for node in self.gradients}
         return graph, [node for node in graph.nodes if node in early and not partitioners._is_tangent(node) and
                        (node in made or any(user not in early and user.op != "output" for user in node.users))]
+
+
+def _name(node):
+    """Of the module that calls an operator, and the operator."""
+    modules = list(node.meta.get("nn_module_stack", {}).values())
+    inside = re.sub(r"^L\[.*?\]", "", modules[-1][0]) if modules else ""  # of the model, whatever its `forward` calls it
+    path = re.sub(r"(?:\._modules)?\['?(.+?)'?\]", r".\1", inside).lstrip(".")
+    operator_name = str(node.target).split(".", 1)[1]
+    return f"{path}_{operator_name}" if path else operator_name
 
 
 def _is_copy(node):
@@ -327,7 +353,7 @@ class Partitioner(CustomPartitionerFn):
         """The two graphs: PyTorch's own, `plain`, where these are within the budget and cost nothing, else ebb's."""
         plain_bytes = peak_bytes(*plain, n_outputs)
         if plain_bytes <= budget and (self._fuses or not joint.repeats(*plain)):
-            self._tell(budget, plain_bytes, plain_bytes, None)
+            self._tell(budget, plain_bytes, plain_bytes, None, {})
             return plain
         program, limit, original, machine = joint.program(), budget, module.graph, planning.Machine(self._machine)
         for _ in range(_TRIES):
@@ -341,15 +367,16 @@ class Partitioner(CustomPartitionerFn):
             module.graph = original
             peak = peak_bytes(*parts, n_outputs)
             if peak <= budget:
-                self._tell(budget, plain_bytes, peak, plan)
+                self._tell(budget, plain_bytes, peak, plan, joint.policy(plan.actions))
                 return parts
             limit -= peak - budget
         raise DoesNotFit(f"ebb: no graph of at most {budget} bytes was found", 0)
 
-    def _tell(self, budget, plain_bytes, peak, plan):
+    def _tell(self, budget, plain_bytes, peak, plan, policy):
         self.graphs.append({
             "budget_bytes": budget, "plain_bytes": plain_bytes, "peak_planned_bytes": peak,
-            "recomputed_ops": plan.n_recomputed_steps if plan else 0, "recomputed_s": plan.again_ns / 1e9 if plan else 0.0})
+            "recomputed_ops": plan.n_recomputed_steps if plan else 0, "recomputed_s": plan.again_ns / 1e9 if plan else 0.0,
+            "policy": policy})
 
 
 def compile(model, budget, backend="inductor", machine=None, effort=1, dynamic=False, **how):
