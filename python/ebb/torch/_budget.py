@@ -15,7 +15,7 @@ from .. import planning
 from . import _fit, _follow, _guard, _inside, _mode, _schedule, _steps
 from ._bytes import Bytes
 from ._outside import outside_bytes
-from ._owned import Owned
+from ._owned import STATE, Owned
 from ._pager import MIN_BYTES, Data, Pager
 from ._recording import Recording
 from ._slab import Slab
@@ -154,7 +154,7 @@ class Budget:
 
     def _watch_data(self, doer):
         """In a step in which something may be away, it also comes back for what is not an operator."""
-        if doer.is_guarded and not self._has_data:
+        if (doer.is_guarded or doer.rests) and not self._has_data:
             self._has_data = True
             self._within.enter_context(Data(self._pager))
 
@@ -246,18 +246,18 @@ class Budget:
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
         follower.begin(self._leavers, Bytes.of_all_tensors if is_measured else None)
         if follower.rests:
-            self._guard.begin(self._leavers(), ())
-            follower.wake = lambda: self._wake(follower)
+            owned = self._leavers()
+            self._guard.begin(owned, ())
+            states = {key: (storage, tensors) for key, (storage, name, tensors) in owned.items() if name[0] == STATE}
+            follower.watch = lambda page: page.key in states and self._guard.watch(*states[page.key])
+            follower.wake = self._guard.end
         return follower
-
-    def _wake(self, follower):
-        """What rested is used by operators from now on, which bring it back themselves."""
-        self._guard.end()
-        self._watch_data(follower)
 
     def _other(self, kind, func, shapes):
         """What does a step whose first moment is this one and not that of the plan that was taken."""
         doer = None
+        if self._guard is not None:
+            self._guard.end()
         for planned in self._plans:
             if planned.key == self._began_with and planned.recording.begins_with(kind, func, shapes):
                 doer = self._follower(planned)

@@ -53,10 +53,12 @@ class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
     measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one. is_guarded: operators may use what
-    is away. rests: what is away is not used before the optimizer steps. unseen: the ids of operators that need not be looked at.
-    wake: called when what rested may be used."""
+    is away, and bring it back. rests: what may be away is the optimizer's state, which _guard.py looks after until the optimizer
+    steps; operators do not. unseen: the ids of operators that need not be looked at. Whoever begins a follower that rests gives
+    it `watch(page)`, which has a page looked after and says whether it may leave, and `wake()`, which ends that."""
 
-    unseen, rests, wake = (), False, staticmethod(lambda: None)
+    unseen, rests = (), False
+    watch, wake = staticmethod(lambda page: True), staticmethod(lambda: None)
 
     def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
         recording = schedule.recording
@@ -90,7 +92,7 @@ class Follower:
                     self._pager.out(page)
                 for page in {*self._pager.away.values()} - leaves:
                     self._pager.back(page)
-                self.rests = self._recording.rests and bool(self._pager.away)
+                self.rests = self._recording.rests
                 self.is_guarded = self._recording.is_whole or bool(self._pager.away) and not self.rests
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
@@ -116,6 +118,7 @@ class Follower:
             self._schedule.leaves_late or not self._slab.keeps_nothing()
 
     def begin_optimizer(self):
+        """From now on operators use what rested."""
         if self.rests:
             self.rests, self.is_guarded, self.unseen = False, True, ()
             self.wake()
@@ -395,8 +398,14 @@ class Follower:
 
     def _do_apart(self, kind, target):
         page = self._pages.get(target)
-        if page is not None:
-            {OUT: self._pager.send, DROP: self._pager.out}.get(kind, self._pager.come)(page)
+        if page is None or self.rests and kind != IN and not self.watch(page):
+            return
+        if kind == OUT:
+            self._pager.send(page)
+        elif kind == DROP:
+            self._pager.out(page)
+        else:
+            self._pager.come(page)
 
     def _drop(self, kind, target):
         if target in self._slots:
@@ -510,7 +519,7 @@ class Follower:
 class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
-    is_lost = has_acted = is_guarded = False
+    is_lost = has_acted = is_guarded = rests = False
     recomputed_ops, measured = 0, None
 
     def __init__(self, recording):

@@ -96,6 +96,14 @@ class Guard:
                     self._mark(parameter)
                     self._hooks[id(parameter)] = parameter.register_hook(self._before_gradient(parameter))
 
+    def watch(self, storage, tensors):
+        """The tensors of a storage are looked after before it leaves. False: others lie in it, so it stays."""
+        if n_tensors_over(storage) > len(tensors):
+            return False
+        for tensor in tensors:
+            self._mark(tensor)
+        return True
+
     def _before_gradient(self, parameter):
         """For a graph that outlived its step, and adds to a gradient that is away."""
         reference = weakref.ref(parameter)
@@ -126,6 +134,7 @@ class Guard:
         with self._lock:
             self._unmark(tensor)
             self._pager.touch([tensor])
+            self._pager.wrote(tensor)  # perhaps; nobody looks at that
             gradient = tensor.grad if tensor.is_leaf else None
             if type(gradient) in _KINDS:
                 self.bring(gradient)

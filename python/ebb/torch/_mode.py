@@ -11,7 +11,9 @@ import threading
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _get_current_dispatch_mode_stack
+
+from ._tensors import in_backward
 
 _here = threading.local()  # aside: (optimizer, the mode that is not active while it steps), or None
 
@@ -60,9 +62,11 @@ class Mode(TorchDispatchMode):
 
 
 def _begin_optimizer(optimizer, args, kwargs):
+    if in_backward() == -1:  # there a guard that ended would not come back
+        for mode in _get_current_dispatch_mode_stack():
+            if isinstance(mode, Mode):
+                mode.doer.begin_optimizer()
     mode = _get_current_dispatch_mode()
-    if isinstance(mode, Mode):
-        mode.doer.begin_optimizer()
     has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():
         _here.aside = optimizer, mode

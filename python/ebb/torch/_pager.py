@@ -228,7 +228,8 @@ class Recent:
 
 _DATA = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
          torch.Tensor.storage, torch.Tensor.tolist, torch.Tensor.__reduce_ex__, torch.Tensor.share_memory_,
-         torch.Tensor.__dlpack__, torch.Tensor.resize_, torch.Tensor.set_, torch.Tensor.is_shared}
+         torch.Tensor.__dlpack__, torch.Tensor.resize_, torch.Tensor.set_, torch.Tensor.is_shared,
+         torch.Tensor.__deepcopy__}
 
 
 class Data(TorchFunctionMode):

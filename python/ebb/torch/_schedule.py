@@ -20,7 +20,7 @@ class Schedule:
     def __init__(self, recording, actions, steps, leftovers=()):
         self.before, self.after = defaultdict(list), defaultdict(list)
         self.recording, self.captured = recording, set()
-        actions, gone = _adapted(actions if recording.is_whole else _resting(actions, recording), recording, steps, leftovers)
+        actions, gone = _adapted(actions, recording, steps, leftovers)
         self.away = _away_first(actions, recording) | {leftovers[number] for number in gone} - {None}
         last, waiting, is_leading = -1, [], True
         for kind, target in actions:
@@ -46,25 +46,6 @@ class Schedule:
     def _is_late(self, i):
         entry = self.recording.entries[i]
         return entry.is_backward or entry.kind == UNPACK
-
-
-def _resting(actions, recording):
-    """The actions where a state that leaves before its first use, and comes back for it, leaves behind its last use instead: so it
-    is away from the beginning until the optimizer uses it."""
-    first, comes = {}, set()
-    for at, (kind, target) in enumerate(actions):
-        if kind in (planning.OUT, planning.DROP, planning.IN) and target in recording.uses:
-            first.setdefault(target, kind)
-            if kind == planning.IN:
-                comes.add(target)
-    early, found = {target for target in comes if first[target] != planning.IN}, []
-    here = set(early)  # so far
-    for kind, target in actions:
-        if kind == planning.IN:
-            here.discard(target)
-        if target not in here or kind not in (planning.OUT, planning.DROP):
-            found.append((kind, target))
-    return found + [(kind, target) for target in sorted(early) for kind in (planning.OUT, planning.DROP)]
 
 
 def _adapted(actions, recording, steps, leftovers):

@@ -46,7 +46,7 @@ class Recorder:
     """slab: where saved tensors go. is_checked: operators are run twice. pager: of what may be away, or None; with it a
     limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}."""
 
-    is_lost, measured, unseen = False, None, ()
+    is_lost, rests, measured, unseen = False, False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
     begin_optimizer = staticmethod(lambda: None)
 
