@@ -58,8 +58,8 @@ def is_running():
 
 
 class _Planned:
-    """A recorded step with what was planned for it. key: what it began with. outside_bytes: part of the budget that the plan
-    does not have, and of the peaks that are told."""
+    """A recorded step with what was planned for it. key: what it began with. outside_bytes: what a card's allocator has given
+    beside tensors; the plan's budget is smaller by that, and the peaks that are told are larger."""
 
     def __init__(self, fit, plain_bytes, budget_bytes, key, outside_bytes):
         self.recording, self.fit, self.plain_bytes, self.budget_bytes = fit.schedule.recording, fit, plain_bytes, budget_bytes
@@ -99,7 +99,7 @@ class Budget:
         self._spill, self._effort = spill, effort
         self._has_tier = spill is not None or torch.cuda.is_available()
         self._lock, self._plans, self._current = threading.Lock(), [], None
-        self._n_steps = self._n_unlike = self._began_with = 0
+        self._n_steps = self._n_unlike = self._began_with = self._outside_bytes = 0
         self._is_warm, self._unlike = False, set()
         self._leaves = {}  # weak references to what has gradients, by its id
         self._note_leaves(model.parameters() if model is not None else ())
@@ -221,7 +221,7 @@ class Budget:
         if not _inside.can_see():
             warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
                           "run is not in the plan; profile later steps", stacklevel=2)
-        limit = self._bytes if self._pager is not None else None
+        limit = max(0, self._bytes - self._outside_bytes) if self._bytes is not None and self._pager is not None else None
         self._slab.is_measuring = True
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
         recorder.begin(self._leavers())
@@ -276,7 +276,7 @@ class Budget:
             self._note_leaves(recorder.leaves())
             return
         self._slab.is_measuring = False
-        outside = outside_bytes()
+        outside = self._outside_bytes = outside_bytes()
         plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
@@ -321,8 +321,9 @@ class Budget:
     # ---- what happened
 
     def summary(self):
-        """What was planned and measured, of the plan that was made last. Bytes are of storages, of
-        what operators take while they run, and on a card of what its allocator has given beside these; `gap`: how far the predicted time is above what no plan can be faster than."""
+        """What was planned and measured, of the plan that was made last. Bytes are of storages, of what operators take while
+        they run, and on a card of what its allocator has given beside these; `gap`: how far the predicted time is above what
+        no plan can be faster than."""
         planned = self._current
         if planned is None:
             return {"is_planned": False, "steps": self._n_steps}

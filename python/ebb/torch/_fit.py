@@ -46,18 +46,17 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outsi
 
 
 def _fastest(recording, layouts, *asked):
-    """Of plans that move only what autograd saves, the optimizer's state too, everything: the first that is near the fastest
-    one. None: there is none."""
+    """Three kinds of plans are made: one moves only what autograd saves, one the optimizer's state too, one everything. Gives the
+    first that is near the fastest. None: there is no plan."""
     found = []
-    for leavers in (NOTHING, STATES) if recording.is_whole else ():
-        part = recording.of(leavers)
-        light = fitted(layouts_of(part), *asked) if leavers == NOTHING or part.uses else None
+    for part in (recording.of(NOTHING), recording.of(STATES)) if recording.is_whole else ():
+        light = fitted(layouts_of(part), *asked) if part.uses or not found else None
         if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
             return light  # whatever the others are
         found.append(light)
-    found = [fit for fit in (*found, fitted(layouts, *asked)) if fit is not None]
-    least_ns = min((fit.plan.iteration_ns for fit in found), default=0)
-    return next((fit for fit in found if fit.plan.iteration_ns <= _NEAR * least_ns), None)
+    found = [one for one in (*found, fitted(layouts, *asked)) if one is not None]
+    least_ns = min((one.plan.iteration_ns for one in found), default=0)
+    return next((one for one in found if one.plan.iteration_ns <= _NEAR * least_ns), None)
 
 
 def layouts_of(recording, is_timed=True):

@@ -12,7 +12,8 @@ from ._owned import GRADIENT, STATE
 from ._pager import MIN_BYTES
 
 OP, PACK, UNPACK = range(3)
-NOTHING, STATES, ALL = range(3)  # what may leave by itself: of STATES the optimizer's state, where no other part of a step uses it
+# What may leave by itself: nothing; the optimizer's state, where no other part of a step uses it; all that is owned.
+NOTHING, STATES, ALL = range(3)
 _AGAIN_NS = 30000  # of an operator that Python calls
 _SMALL_PART = 8192  # of what is owned: what has less bytes than this part of it never leaves
 _MIN_ABSENCE = 64  # entries between two uses of what nobody owns, below which it does not leave
@@ -51,7 +52,7 @@ class Recording:
     an operator takes beside its own time when it is computed again. leavers: what may leave by itself.
     uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a
     step that is followed is known to be like this one; up to `last_use`, with those of the backward pass (`is_whole`) if
-    anything that it uses may leave by itself. rests: only states of the optimizer may, and are away until it steps."""
+    anything that it uses may leave by itself. rests: only states of the optimizer may leave by themselves."""
 
     def __init__(self, entries, storages, again_ns=_AGAIN_NS, leavers=ALL):
         self.entries, self.storages, self.again_ns, self._leavers = entries, storages, again_ns, leavers
@@ -78,14 +79,17 @@ class Recording:
     def begins_with(self, kind, func, shapes):
         return self._first == (kind, func, shapes)
 
+    def _may_leave(self, storage):
+        if self._leavers == STATES:
+            return self._is_lasting(storage) and storage.first_owner[0] == STATE
+        return self._is_lasting(storage) or self._is_passing(storage)
+
     def _find_leavers(self):
         owned = [storage for storage in self.storages if self._leavers != NOTHING and (storage.first_owner or storage.last_owner)]
         least = max(MIN_BYTES, sum(storage.n_bytes for storage in owned) // _SMALL_PART)
         uses, saved = {}, {entry.storage for entry in self.entries if entry.kind == PACK}
         for number, storage in enumerate(self.storages):
-            may_leave = self._is_state(storage) if self._leavers == STATES else \
-                self._is_lasting(storage) or self._is_passing(storage)
-            if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and may_leave:
+            if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and self._may_leave(storage):
                 uses[number] = []
         for i, entry in enumerate(self.entries if uses else ()):
             for number in {*entry.versions, *(number for _, number in entry.births)} if entry.kind == OP else ():
@@ -102,9 +106,6 @@ class Recording:
     @staticmethod
     def _is_lasting(storage):
         return storage.first_owner is not None and storage.lives == [[-1, None, False]]
-
-    def _is_state(self, storage):
-        return self._is_lasting(storage) and storage.first_owner[0] == STATE
 
     def _is_passing(self, storage):
         return storage.maker is not None and self.entries[storage.maker].is_backward and len(storage.lives) == 1
