@@ -767,6 +767,32 @@ def states_rest():
         _fit.fit = fit_of
 
 
+def steps_on_another_thread():
+    """Of an optimizer whose state may be away, and operators of another thread are not seen."""
+    def steps(model, optimizer, step):
+        found = []
+
+        def update():
+            try:
+                optimizer.step()
+            except RuntimeError as error:
+                found.append(str(error))
+        for i in range(4):
+            with step():
+                optimizer.zero_grad()
+                functional.cross_entropy(model(data(i)[0]), data(i)[1]).backward()
+                thread = threading.Thread(target=update)
+                if i == 3:
+                    thread.start()
+                    thread.join()
+                else:
+                    optimizer.step()
+        return found
+
+    found, *_ = least_or("1%", lambda share: run(steps, share, "ram", True))
+    verdict("an optimizer that steps on another thread", len(found) == 1 and "on another thread" in found[0], found)
+
+
 def less_room_beside_others():
     """What lies beside storages, which only a card's allocator tells, is part of the budget and of the peaks."""
     from ebb.torch import _budget, _outside
@@ -808,6 +834,7 @@ if __name__ == "__main__":
         a_copy_fails()
         only_what_is_saved()
         states_rest()
+        steps_on_another_thread()
         less_room_beside_others()
     import torch_budget
     sys.exit(torch_budget.status)

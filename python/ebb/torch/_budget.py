@@ -141,6 +141,8 @@ class Budget:
         with hooks, contextlib.ExitStack() as self._within:
             self._watch_data(doer)
             if not isinstance(doer, _follow.Watcher):
+                _mode.active[self._owned.optimizer_id] = step
+                self._within.callback(_mode.active.pop, self._owned.optimizer_id, None)
                 self._within.enter_context(step)
             yield
         doer = step.doer  # another one than at first where the step was another one

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from ._tensors import in_backward
 
+active = {}  # {id of a Budget's optimizer: the mode of the step that runs}
 _here = threading.local()  # aside: (optimizer, the mode that is not active while it steps), or None
 
 
@@ -62,10 +63,12 @@ class Mode(TorchDispatchMode):
 
 
 def _begin_optimizer(optimizer, args, kwargs):
-    if in_backward() == -1:  # there a guard that ended would not come back
-        for mode in _get_current_dispatch_mode_stack():
-            if isinstance(mode, Mode):
-                mode.doer.begin_optimizer()
+    modes, own = _get_current_dispatch_mode_stack(), active.get(id(optimizer))
+    if own is not None and own.doer.is_guarded and own not in modes:
+        raise RuntimeError("ebb: an optimizer whose state may be away steps on another thread than the step of its Budget")
+    for mode in modes if in_backward() == -1 else ():  # in it a guard that ended would not come back
+        if isinstance(mode, Mode):
+            mode.doer.begin_optimizer()
     mode = _get_current_dispatch_mode()
     has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():

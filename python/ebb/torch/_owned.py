@@ -12,7 +12,7 @@ class Owned:
     a kind that may leave."""
 
     def __init__(self, model, optimizer, knows=is_plain):
-        self._model, self._optimizer, self._knows = model, optimizer, knows
+        self._model, self._optimizer, self._knows, self.optimizer_id = model, optimizer, knows, id(optimizer)
         is_hidden = model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
         self.may_leave = not is_hidden and (model is not None or optimizer is not None)
 
