@@ -26,6 +26,9 @@ done
 ruled=resnet20
 [ -z "$EBB_TEST_ALL" ] || ruled=resnet50
 # shellcheck disable=SC2086
+run "with all that there is" out plan $ruled $options --memory 50% &&
+    check "with all that there is: something is computed again" test "$(member out recomputed_steps)" -gt 0
+# shellcheck disable=SC2086
 run "a rule would be faster" out plan $ruled $options --memory 50% --no-recompute &&
     equal "best: nothing is computed again" "$(member out recomputed_steps)" 0
 for policy in budget best; do
