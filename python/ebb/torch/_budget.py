@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Budget`: an eager training step that is recorded, planned by libebb, and followed."""
 import contextlib
+import functools
 import os
 import re
 import tempfile
@@ -246,11 +247,11 @@ class Budget:
                 self._pager.all_back()
             return _follow.Watcher(planned.recording)
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
-        follower.begin(self._leavers, Bytes.of_all_tensors if is_measured else None)
+        leavers = functools.cache(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
+        follower.begin(leavers, Bytes.of_all_tensors if is_measured else None)
         if follower.rests:
-            owned = self._leavers()
-            self._guard.begin(owned, ())
-            states = {key: (storage, tensors) for key, (storage, name, tensors) in owned.items() if name[0] == STATE}
+            self._guard.begin(leavers(), ())
+            states = {key: (storage, tensors) for key, (storage, name, tensors) in leavers().items() if name[0] == STATE}
             follower.watch = lambda page: page.key in states and self._guard.watch(*states[page.key])
             follower.wake = self._guard.end
         return follower

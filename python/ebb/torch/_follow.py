@@ -186,7 +186,7 @@ class Follower:
 
     def _run(self, repeat, args, kwargs):
         func = repeat.func
-        if repeat.is_apart or repeat.is_view and not self._recording.is_whole:
+        if repeat.is_bookkeeping or repeat.is_view and not self._recording.is_whole:
             return self._call(repeat, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
             return self._call(repeat, args, kwargs)
@@ -380,7 +380,7 @@ class Follower:
     # ---- the plan's actions
 
     def _act(self, actions):
-        """At an operator. Where autograd is over with it, and no other mode is active, all is quiet."""
+        """At an operator, which autograd and autocast are done with. So only other modes would see what is called."""
         if n_modes() == 0:
             self._do_all(actions)
             return
@@ -394,7 +394,7 @@ class Follower:
             elif kind == LAST_DROP or kind == DROP:
                 self._drop(kind, target)
             else:
-                self._get(kind, target)
+                self._move_or_repeat(kind, target)
 
     def _do_apart(self, kind, target):
         page = self._pages.get(target)
@@ -419,7 +419,7 @@ class Follower:
                 if saved is not None and held is not None and not saved.is_changed:
                     saved.bytes = held[0]
 
-    def _get(self, kind, target):
+    def _move_or_repeat(self, kind, target):
         self.has_acted = True
         if kind == OUT:
             storage, version = self._table[target]

@@ -45,7 +45,7 @@ class Repeat:
     def __init__(self, func):
         self.func, self.operator = func, Operator(func)
         self.name = self.operator.name
-        self.is_apart = self.operator.is_primitive or self.operator.is_profiler  # no moment of a step
+        self.is_bookkeeping = self.operator.is_primitive or self.operator.is_profiler  # no moment of a step
         self.is_batch_norm = self.name in _BATCH_NORMS
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         self.is_view = not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
@@ -72,7 +72,7 @@ def repeat_of(func):
     known = _repeats.get(id(func))
     if known is None:
         known = _repeats[id(func)] = Repeat(func)
-        if known.is_apart or known.is_view:
+        if known.is_bookkeeping or known.is_view:
             passes.add(id(func))
     return known
 

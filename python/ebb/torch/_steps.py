@@ -149,7 +149,7 @@ class Recorder:
 
     def dispatch(self, func, types, args, kwargs):
         repeat = repeat_of(func)
-        if repeat.is_apart:
+        if repeat.is_bookkeeping:
             return func(*args, **kwargs)
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
