@@ -6,8 +6,9 @@
 
 PYTHON has torch with CUDA, torchvision and transformers; LIBRARY is the folder with libebb (build/release). Peaks are those of
 PyTorch's own count of the bytes that its allocator gave (max_memory_allocated), which ebb has no part in. Matrix products
-are in TF32 everywhere, and deterministic algorithms are used where there are any, so that bits can be compared. A figure is the median of
-a way's steps after the first four (ebb records two and measures the third itself); the plain loop comes first and last.
+are in TF32 everywhere, and deterministic algorithms are used where there are any, so that bits can be compared. A figure is
+the median of a way's steps after the first four (ebb records two and measures the third itself); the plain loop comes first
+and last.
 host_ms: when the host has given the card all of a step; the rest it waits for the card.
 
 Ways: each rival, and ebb with the rival's counted peak as its budget; then ebb at 60, 40 and 25 % of the plain peak. With

@@ -84,10 +84,16 @@ def compare(name, program, look, ways):
                 told)
 
 
-def one(model, optimizer, x, y):
+def backward(model, optimizer, x, y):
+    """The loss of a step without the optimizer's part."""
     optimizer.zero_grad()
     loss = functional.cross_entropy(model(x), y)
     loss.backward()
+    return loss
+
+
+def one(model, optimizer, x, y):
+    loss = backward(model, optimizer, x, y)
     optimizer.step()
     return loss.item()
 
@@ -666,9 +672,7 @@ def states_rest():
         model[0].weight.register_post_accumulate_grad_hook(lambda _: optimizer.step() if len(losses) > 3 else None)
         for i in range(7):
             with step():
-                optimizer.zero_grad()
-                loss = functional.cross_entropy(model(data(i)[0]), data(i)[1])
-                loss.backward()
+                loss = backward(model, optimizer, *data(i))
                 if i < 4:
                     optimizer.step()
             losses.append(loss.item())
@@ -679,9 +683,7 @@ def states_rest():
             losses = []
             for i in range(6):
                 with step():
-                    optimizer.zero_grad()
-                    loss = functional.cross_entropy(model(data(i)[0]), data(i)[1])
-                    loss.backward()
+                    loss = backward(model, optimizer, *data(i))
                     with mode():
                         optimizer.step()
                     n = len(seen)
@@ -707,9 +709,7 @@ def states_rest():
         losses = []
         for i in range(7):
             with step():
-                optimizer.zero_grad()
-                loss = functional.cross_entropy(model(data(i)[0]), data(i)[1])
-                loss.backward()
+                loss = backward(model, optimizer, *data(i))
                 if i == 0:
                     optimizer.step()
                 for p, state in optimizer.state.items() if i else ():
@@ -752,9 +752,9 @@ def states_rest():
                               ("a dispatch mode around the optimizer", around_the_optimizer(Operators)),
                               ("another optimizer in the backward pass", another_in_backward),
                               ("the optimizer's work by hand", by_hand), ("copies of the states", copies),
-                              ("two sizes of steps", two_sizes), ("nothing looks", steps(False, False)), ("the forward pass looks", steps(True, False)),
-                              ("the backward pass looks", steps(False, True)), ("steps fail", fails),
-                              ("an optimizer in the backward pass", steps_in_backward)):
+                              ("two sizes of steps", two_sizes), ("nothing looks", steps(False, False)),
+                              ("the forward pass looks", steps(True, False)), ("the backward pass looks", steps(False, True)),
+                              ("steps fail", fails), ("an optimizer in the backward pass", steps_in_backward)):
             plain, (*got, fit) = run(program, None, None, False), run(program, "50%", "ram", True)
             told, planned = fit.summary(), fit._current
             verdict(f"states rest: {name}", are_same(plain, got) and (told["peak_measured_bytes"] or 0) <= told["peak_planned_bytes"] and
@@ -779,8 +779,7 @@ def steps_on_another_thread():
                 found.append(str(error))
         for i in range(4):
             with step():
-                optimizer.zero_grad()
-                functional.cross_entropy(model(data(i)[0]), data(i)[1]).backward()
+                backward(model, optimizer, *data(i))
                 thread = threading.Thread(target=update)
                 if i == 3:
                     thread.start()

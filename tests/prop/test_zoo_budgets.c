@@ -36,7 +36,8 @@ static ebb_session *open_network(size_t idx, const char *backend) {
     return session;
 }
 
-/* At most this budget. *sum_out: of the plan, zeros if there is none; *least_out: what a refusal names. */
+/* Makes a plan of a policy within the budget, and tells of it: *sum_out is its summary, all zeros if there is no plan;
+ * *least_out is the budget that the refusal names then. */
 static ebb_status plan_at(ebb_session *session, const char *policy, uint64_t host_bytes, uint64_t budget_bytes,
                           ebb_plan_summary *sum_out, uint64_t *least_out) {
     const ebb_session_parts parts = ebb_session_get_parts(session);
