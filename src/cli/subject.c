@@ -87,6 +87,10 @@ static void tell_notes(const char *name, const ebb_program_trace_notes *notes) {
     }
     ebb__cli_say(
         "note: %s: a recording does not tell which steps can be run again, so none is, and all keep their order", name);
+    if (notes->is_slowed) {
+        ebb__cli_say("note: %s: recording slowed its steps, so copies seem to cost less than they do", name);
+        ebb__cli_say("note: ebb.torch.plan and ebb.torch.Budget plan for the program itself, and compute again, too");
+    }
 }
 
 static ebb_status convert_recording(const char *name, const ebb_cli_network *options, ebb_cli_subject *s) {
