@@ -544,6 +544,14 @@ def tells_what_it_does():
     verdict("EBB_PROGRESS_S=0", told(Terminal(), 1e-3, train) == [])
     del os.environ["EBB_PROGRESS_S"]
 
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+    start, threading.Timer.start = threading.Timer.start, refuse
+    try:
+        verdict("a process that may start no thread trains, too", told(io.StringIO(), 1e9, train) == [])
+    finally:
+        threading.Timer.start = start
+
 
 def summary_is_a_table():
     *_, fit = run(alike, "70%", None, False)

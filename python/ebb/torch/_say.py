@@ -49,12 +49,15 @@ class Teller:
         """Work begins, and the one before it ends."""
         self.end()
         self._begin_s = time.perf_counter()
-        if self._left_s <= 0 or self._is_quiet or kind in self._told:
+        if self._left_s <= 0:
             self._say(kind, text)
+        if self._left_s <= 0 or self._is_quiet or kind in self._told:
             return
-        self._timer = threading.Timer(self._left_s, self._say, (kind, text))
-        self._timer.daemon = True
-        self._timer.start()
+        timer = threading.Timer(self._left_s, self._say, (kind, text))
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # a process that may start no thread trains without the line
+            timer.start()
+            self._timer = timer
 
     def end(self):
         if self._timer is not None:
