@@ -560,7 +560,9 @@ def summary_is_a_table():
     verdict("a summary is a dict", isinstance(summary, dict) and json.loads(json.dumps(summary)) == summary == eval(repr(summary)))
     verdict("it prints as a table with units", len(text.splitlines()) == 8 and all(len(line) < 100 for line in text.splitlines())
             and f"{summary['budget_bytes'] / (1 << 20):.2f} MiB" in text and f"{summary['recomputed_ops']} operators" in text, text)
-    verdict("a Budget says what it is", f"{summary['peak_planned_bytes'] / (1 << 20):.2f} MiB" in repr(fit), fit)
+    verdict("a Budget says what it is", _say.bytes_text(summary["peak_planned_bytes"]) in repr(fit), fit)
+    texts = [_say.bytes_text(n) for n in (0, 1023, 1024, 1 << 20, 3 << 29)]
+    verdict("bytes are written as on the command line", texts == ["0 B", "1023 B", "1.00 KiB", "1.00 MiB", "1.50 GiB"], texts)
     fresh = ebb.torch.Budget("70%")
     verdict("before its first step, too", "70%" in repr(fresh) and "no plan yet" in repr(fresh) and
             "no plan yet" in str(fresh.summary()), fresh, str(fresh.summary()))
