@@ -290,7 +290,8 @@ static ebb_status take_memory(dtr_log *log, const ebb_json_value *json) {
     ebb_foreign *f = log->f;
     const char *name = NULL;
     const bool is_late = f->steps.n > 0;
-    ebb_tensor tensor = {.role = is_late ? EBB_ROLE_INPUT : EBB_ROLE_PARAMETER, .persistent = !is_late, .kept = is_late};
+    ebb_tensor tensor = {
+        .role = is_late ? EBB_ROLE_INPUT : EBB_ROLE_PARAMETER, .persistent = !is_late, .kept = is_late};
     uint32_t made = 0;
     EBB_TRY(get_text(json, "NAME", &name));
     EBB_TRY(get_number(json, "MEMORY", &tensor.size_bytes));

@@ -63,7 +63,8 @@ static void test_ends(void **state) {
         p.n_items = 1 + ebb__rng_below(&rng, 6);
         p.alignment_bytes = (uint64_t)4 << ebb__rng_below(&rng, 5);
         for (size_t i = 0; i < p.n_items; i++) {
-            const uint64_t first = ebb__rng_below(&rng, 6), size_bytes = 1 + ebb__rng_below(&rng, 2 * p.alignment_bytes);
+            const uint64_t first = ebb__rng_below(&rng, 6),
+                           size_bytes = 1 + ebb__rng_below(&rng, 2 * p.alignment_bytes);
             items[i] = (ebb_place_item){size_bytes, first, first + 1 + ebb__rng_below(&rng, 3)};
         }
         compare(&p, 0, "ends", seed);
@@ -127,7 +128,7 @@ static void test_more_steps(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_ends), cmocka_unit_test(test_any_kind),
-                                       cmocka_unit_test(test_more_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_ends),
+                                       cmocka_unit_test(test_any_kind), cmocka_unit_test(test_more_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
