@@ -128,6 +128,10 @@ ebb_status ebb__cli_subject_init(const char *name, const ebb_cli_network *networ
     return status;
 }
 
+int ebb__cli_subject_failed(const char *name, ebb_status status) {
+    return ebb__cli_is_program_file(name) ? ebb__cli_file_failed(status) : ebb__cli_failed(status);
+}
+
 void ebb__cli_subject_fini(ebb_cli_subject *s) {
     ebb_session_close(s->session);
     ebb_program_destroy(s->loaded);

@@ -62,6 +62,9 @@ run "the proof as a table" table plan ./r.program $effort --memory 60% --check-h
 
 printf 'pointer_lifetimes\n' >other.txt
 complains "a file that is neither" 3 "not a program" plan ./other.txt
+printf '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}' >bare.json
+complains "a recording without memory" 3 "no .memory. events" plan ./bare.json
+complains "the same, compared" 3 "no .memory. events" compare ./bare.json
 gzip -k r.trace
 plan "a gzipped recording" ./r.trace.gz --policy liveness
 equal "is the same" "$(member out bound_bytes)" "$(member from_trace bound_bytes)"
