@@ -262,7 +262,7 @@ void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
 /* ---- the progress line (progress.c) ------------------------------------------------------------ */
 
-/* Where stderr is not a terminal, only work of minutes prints a line. main calls begin and end. */
+/* Where stderr is not a terminal, only work of seconds prints lines. main calls begin and end. */
 void ebb__progress_begin(void);
 void ebb__progress_end(void);
 /* Show what is being done, such as "reading FILE", until the line is cleared. n_done of its n pieces are done; n 0: the

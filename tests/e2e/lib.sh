@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 cd "$work" || exit 1
 unset COLUMNS # outputs have the terminal's width, or their own
+export EBB_PROGRESS_S=0 # what is on stderr does not depend on how long the work takes
 status=0
 # For plans that only have to be there: a quick search, or the usual one where all tests run.
 effort=
