@@ -37,6 +37,9 @@ void ebb__cli_say(const char *fmt, ...) EBB_PRINTF(1, 2);
 /* The same for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
+/* Say on stderr that this picture or page was written. */
+void ebb__cli_wrote(const char *path);
+
 /* Whether --device asks for the list of devices. */
 bool ebb__cli_lists_devices(const char *device);
 /* Print the devices of the recording at path to stdout; an exit code. */

@@ -75,6 +75,10 @@ void ebb__cli_say(const char *fmt, ...) {
     va_end(args);
 }
 
+void ebb__cli_wrote(const char *path) {
+    ebb__cli_say("wrote %s", path);
+}
+
 int ebb__cli_usage(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

@@ -66,6 +66,7 @@ END
 # A row is what `ebb plan` says, and the table's line, the CSV's and the object's are one.
 # shellcheck disable=SC2086
 run "two policies" out compare resnet20 $options --memory 50% --policies budget,liveness --json -o rows.csv &&
+    equal "it says what it wrote" "$(grep -v note err)" "ebb: wrote rows.csv" &&
     sed 's/"policy"/\n&/g' out | grep '^"policy": "budget"' >row && mv err notes &&
     run "the plan" plan plan resnet20 $options --memory 50% --policy budget --json
 for key in budget_bytes peak_planned_bytes recomputed_steps step_time_predicted_s stall_time_predicted_s; do
@@ -80,6 +81,10 @@ check "and a note says why" grep -qE '^ebb: note: liveness has no plan at 1 of 1
 run "the table" out compare resnet20 $options --memory 50% --policies budget
 check "the table has the budget and its bound" grep -qE '^50 %, [0-9.]+ MiB: no plan is faster than ' out
 check "and the policy" grep -qE '^ +budget +[0-9.]+ MiB +' out
+
+# shellcheck disable=SC2086
+run "one policy" out compare resnet20 $options --memory 70%,50% --policies budget
+equal "one policy is one table" "$(grep -cE '^ +budget +peak ' out) $(grep -cE '^ +[57]0 %, +[0-9.]+ MiB +[0-9.]+ MiB ' out)" "1 2"
 
 # The usual budgets are 17.
 # shellcheck disable=SC2086
@@ -130,5 +135,6 @@ equal "no plan at all is a no" "$? $(grep -c 'has no plan at 1 of 1 budgets' err
 complains "dry does not run" 2 "--run takes a backend that computes" compare lenet --backend dry --run
 complains "a program does not run" 2 "--run takes a network" compare ./step.trace --run
 complains "another ending" 2 "-o does not write .html" compare lenet -o page.html
+complains "no ending" 2 "-o does not write page: it writes a file that ends in svg, csv" compare lenet -o page
 complains "nowhere to write" 4 "no/such" compare lenet -o no/such/page.svg
 exit $status
