@@ -151,8 +151,25 @@ static const char *command_name(const void *ctx, size_t i) {
     return i < N_COMMANDS + sizeof others / sizeof others[0] ? others[i - N_COMMANDS] : NULL;
 }
 
+/* Words that are no command, and what to type instead. */
+static const struct {
+    const char *word, *instead;
+} others[] = {
+    {"budget", "ebb plan NET --memory 60% shows what one costs, ebb train NET --memory 60% trains inside it"},
+    {"memory", "ebb plan NET shows what a network needs, ebb report FILE what a recording took"},
+    {"profile", "ebb record -- COMMAND records a program's memory, ebb report FILE shows it"},
+    {"trace", "ebb record -- COMMAND makes a trace, ebb report FILE shows it"},
+    {"show", "ebb report FILE shows a recording"},
+    {"run", "ebb train NET trains, ebb record -- COMMAND records another program"},
+    {"convert", "ebb import FILE -o OUT.trace reads other tools' recordings"},
+};
+
 static int say_unknown(const char *name) {
     char near[128];
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(others[i].word, name) != 0) { continue; }
+        return ebb__cli_usage("there is no command %s: %s; see ebb help", name, others[i].instead);
+    }
     return ebb__cli_usage("there is no command %s%s; see ebb help", name,
                           ebb_suggest(name, strlen(name), command_name, NULL, near, sizeof near));
 }

@@ -65,7 +65,7 @@ done
 
     run "plan" out plan lenet --batch 8 --memory 90% -o plan && pass "a plan is written"
     run "plan --check" out plan --check plan lenet --batch 8 && pass "a plan is checked"
-    complains "plan of another network" 1 "plan: plan: it is for another program" plan --check plan mlp --batch 8
+    complains "plan of another network" 1 "plan: plan: it is for another program .*: another network, batch, image, optimizer or backend" plan --check plan mlp --batch 8
     "$EBB" plan --check plan mlp --batch 8 --json >out 2>err
     equal "plan of another network, as JSON" "$? $(member out ok) $(grep -c '"error": "plan: it is for' out)" "1 false 1"
     cp plan bad/plan && cut_end bad/plan 20

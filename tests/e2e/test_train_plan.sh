@@ -28,7 +28,7 @@ refused() { # NAME CODE MESSAGE OPTIONS...
     check "$name: names the file or the option" grep -q -e half.plan -e broken.plan -e nothing.plan -e --plan err
 }
 sed '4,9d' half.plan >broken.plan
-refused "another batch" 1 "another program" resnet20 --batch 8 --plan half.plan
+refused "another batch" 1 "half.plan: plan: it is for another program .*: another network, batch, image, optimizer or backend" resnet20 --batch 8 --plan half.plan
 refused "another optimizer" 1 "another program" resnet20 --batch 4 --optimizer adam --plan half.plan
 refused "lines are missing" 3 "broken.plan:" resnet20 --batch 4 --plan broken.plan
 refused "no file" 4 "No such file" resnet20 --batch 4 --plan nothing.plan

@@ -7,6 +7,9 @@
 says "no command" 2 "ebb: say what to do; see ebb help"
 says "unknown command" 2 "ebb: there is no command foo; see ebb help" foo
 says "help for an unknown command" 2 "ebb: there is no command foo; see ebb help" help foo
+for word in budget memory profile trace show run convert; do
+    complains "another word: $word" 2 "^ebb: there is no command $word: ebb (plan|train|record|report|import) .*; see ebb help$" $word
+done
 says "train without a network" 2 "ebb: train: say which network; see ebb train --help" train
 says "plan without a network" 2 "ebb: plan: say which network or program; see ebb plan --help" plan
 says "unknown option" 2 "ebb: train: there is no option --unheard; see ebb train --help" train lenet --unheard
@@ -86,6 +89,9 @@ says "a context of no bytes" 2 "ebb: train: --memory-includes-context takes a --
 says "a device beyond" 5 "ebb: ref has one device, number 0" train lenet --backend ref --device 1
 says "repetitions" 2 "ebb: probe: --reps is 1 to 1000" probe --reps 0
 complains "unknown network" 2 "nosuchnet" train nosuchnet
+says "a network of another depth" 2 \
+    "ebb: there is no network 'resnet51'; near it: resnet50, resnet56, resnet50_cifar; of any size: resnet:N1,N2,N3,N4, resnet_cifar:N" \
+    plan resnet51
 complains "resnet without depths" 2 "resnet:" train resnet:
 complains "resnet with letters" 2 "resnet:3,x" plan resnet:3,x,4,1
 complains "unknown policy" 2 "nosuch" plan lenet --backend dry --policy nosuch
