@@ -256,10 +256,8 @@ void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
 
-/* Print text, of valid characters, after n_before columns that are printed already, and end the line. Where stdout is
- * not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
-void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text);
-
+/* A line of --help: a name in its column, and what it is, in as many lines as that takes. */
+void ebb__cli_print_about(FILE *out, size_t width, const char *name, const char *about);
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
@@ -289,6 +287,16 @@ size_t ebb__cli_character(const char *text);
 /* The columns that the variable COLUMNS asks for, else those of the terminal that stdout goes to; 0: it is not a
  * terminal, or its width is not known. */
 uint32_t ebb__cli_columns(void);
+
+/* The columns that a line printed on out may have: as above of stdout and stderr, 100 where that says nothing. */
+size_t ebb__cli_line_columns(FILE *out);
+
+/* Print text, of valid characters, on out, after n_before columns that are printed already, and end the line. Where out
+ * is not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
+void ebb__cli_print_words(FILE *out, size_t n_before, size_t n_indent, const char *text);
+
+/* The same for --help, after an empty line. */
+void ebb__cli_print_paragraph(FILE *out, const char *text);
 
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
  * buf ends. Returns buf. */

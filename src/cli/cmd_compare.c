@@ -178,10 +178,9 @@ static int run_compare(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fputs("\nPROGRAM is what ebb plan takes. Where a policy has no plan for a budget, a note on stderr says why.\nThe "
-          "gap "
-          "is how far the predicted time is above the time that no plan can beat.\n",
-          out);
+    ebb__cli_print_paragraph(
+        out, "PROGRAM is what ebb plan takes. Where a policy has no plan for a budget, a note on stderr says why. The "
+             "gap is how far the predicted time is above the time that no plan can beat.");
     ebb__cli_print_names(out);
 }
 

@@ -359,12 +359,10 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fputs("\nPROGRAM is a file that --program-out wrote, or a recording: a trace, or whatever else `ebb import` reads. "
-          "Of a\n"
-          "recording one iteration is planned for, or all of it where none is found. Its steps are never run again, "
-          "since\n"
-          "a recording does not tell whether they can be. --device N is then the accelerator whose blocks are meant.\n",
-          out);
+    ebb__cli_print_paragraph(out, "PROGRAM is a file that --program-out wrote, or a recording: a trace, or whatever "
+                                  "else `ebb import` reads. One iteration of a recording is planned for, or all of it "
+                                  "where none is found. Its steps are never run again, since a recording does not tell "
+                                  "whether they can be. --device N is then the accelerator whose blocks are meant.");
     ebb__cli_print_names(out);
 }
 

@@ -112,9 +112,8 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fprintf(
-        out,
-        "\nFILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.\n");
+    ebb__cli_print_paragraph(
+        out, "FILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.");
 }
 
 const ebb_cli_command ebb__cli_report = {

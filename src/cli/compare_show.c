@@ -142,12 +142,12 @@ static size_t widest(const ebb_cli_shown *shown, name_fn *name, const char *head
 }
 
 static void print_cells(const char *name, size_t width, const cells *row, bool heads) {
-    const size_t n_columns = ebb__cli_columns();
+    const size_t n_columns = ebb__cli_line_columns(stdout);
     size_t at = INDENT + width;
     printf("%*s%-*s", (int)INDENT, "", (int)width, name);
     for (size_t i = 0; i < row->n; i++) {
         const size_t wide = row->at[i].width + 1;
-        if (n_columns > 0 && at + wide >= n_columns && at > INDENT + 2) {
+        if (at + wide >= n_columns && at > INDENT + 2) {
             printf("\n%*s", (int)INDENT + 2, "");
             at = INDENT + 2;
         }

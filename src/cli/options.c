@@ -271,13 +271,17 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
 }
 
 void ebb__cli_print_help(const ebb_cli_command *command) {
-    printf("usage: ebb %s %s\n\n%s\n\noptions:\n", command->name, command->arguments, command->about);
+    char usage[512];
+    snprintf(usage, sizeof usage, "usage: ebb %s %s", command->name, command->arguments);
+    ebb__cli_print_words(stdout, 0, 11, usage);
+    ebb__cli_print_paragraph(stdout, command->about);
+    printf("\noptions:\n");
     for (size_t i = 0; i < command->n_options; i++) {
         const ebb_cli_option *option = &command->options[i];
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", option->name, option->value != NULL ? " " : "",
                  option->value != NULL ? option->value : "");
-        printf("  %-26s %s\n", left, option->help);
+        ebb__cli_print_about(stdout, 26, left, option->help);
     }
     if (command->more_help != NULL) { command->more_help(stdout); }
 }

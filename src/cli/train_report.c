@@ -28,12 +28,12 @@ void ebb__cli_report_begin(ebb_cli_train_report *report) {
              " classes, %.2f million parameters",
              info->net, info->backend, info->batch, info->channels, info->height, info->width, info->classes,
              (double)info->n_parameters / 1e6);
-    ebb__cli_print_words(0, 2, text);
+    ebb__cli_print_words(stdout, 0, 2, text);
     snprintf(text, sizeof text, "policy %s: %s planned, budget %s, liveness needs %s; predicted %.4f s a step",
              info->policy, bytes_text(info->plan.peak_bytes, peak),
              has_budget ? bytes_text(info->plan.budget_bytes, budget) : "without limit",
              bytes_text(info->liveness_bytes, liveness), info->step_time_predicted_s);
-    ebb__cli_print_words(0, 2, text);
+    ebb__cli_print_words(stdout, 0, 2, text);
     if (info->context_bytes > 0) { printf("beside it on the device: %s\n", bytes_text(info->context_bytes, peak)); }
     if (info->first_step > 0) { printf("continues after step %" PRIu64 "\n", info->first_step); }
     fflush(stdout);

@@ -72,11 +72,17 @@ some() {
     check "$name: there is at least one" test $# -gt 0
 }
 
+# Messages are as wide as COLUMNS says. This one has room for any of them in one line; unfold joins the lines of others.
+wide=10000
+unfold() {
+    sed -e ':a' -e '$!N' -e 's/\n     */ /' -e ta -e P -e D "$@"
+}
+
 # says NAME CODE STDERR ARGUMENTS...: ebb prints nothing on stdout, exactly this on stderr, and ends with CODE.
 says() {
     name=$1 code=$2 text=$3
     shift 3
-    "$EBB" "$@" >out 2>err </dev/null
+    COLUMNS=$wide "$EBB" "$@" >out 2>err </dev/null
     got=$?
     if [ $got = "$code" ] && [ "$(cat err)" = "$text" ] && [ ! -s out ]; then
         pass "$name"
@@ -89,7 +95,7 @@ says() {
 complains() {
     name=$1 code=$2 pattern=$3
     shift 3
-    "$EBB" "$@" >out 2>err </dev/null
+    COLUMNS=$wide "$EBB" "$@" >out 2>err </dev/null
     got=$?
     if [ $got = "$code" ] && [ "$(wc -l <err)" = 1 ] && grep -q '^ebb: ' err && grep -qE -e "$pattern" err; then
         pass "$name"

@@ -4,6 +4,7 @@
 # Files that are not as they should be, and places that cannot be written: each is one clear line and its exit
 # code, and leaves nothing half-written. Whole files are read first, so that a refusal means something.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 python3 "$root/tests/e2e/make_data.py" "$work/data"
 train="train lenet --batch 8 --steps 2"
 

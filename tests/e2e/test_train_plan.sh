@@ -4,6 +4,7 @@
 # `ebb train --plan`: a plan that was made before is followed, with the bits of any other plan; one that is for another
 # network, does not fit the host, or is no plan is refused before anything is trained.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 net="resnet20 --batch 4"
 machine
 
