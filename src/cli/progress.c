@@ -31,6 +31,7 @@
 #define MOST_LATE_S 1.0 /* "0 s left" is said for this long */
 #define USUAL_COLUMNS 80
 #define MOST_COLUMNS 512
+#define LOG_COLUMNS 96 /* without a terminal, after "ebb: " */
 #define N_PHASES 4
 
 /* The progress under one name. After an evaluation the phase of steps goes on, with its time counted in. */
@@ -100,7 +101,7 @@ static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
 
 static void draw(double now) {
     char text[MOST_COLUMNS], how_far[96];
-    const size_t n_columns = line.is_terminal ? columns() : sizeof text;
+    const size_t n_columns = line.is_terminal ? columns() : LOG_COLUMNS;
     describe(line.now, now, how_far, sizeof how_far);
     snprintf(text, n_columns, "%s%s%s%s", line.now->what, how_far, line.detail[0] != '\0' ? ": " : "", line.detail);
     fprintf(stderr, line.is_terminal ? "\r%s\033[K" : "ebb: %s\n", text);
