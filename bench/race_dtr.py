@@ -3,6 +3,7 @@
 """DTR's rule and ebb's plans on DTR's own logs, beside what the authors' simulator gives.
 
     bench/race_dtr.py --build build/release FOLDER [--ratios 0.7,0.5,0.4,0.3,0.2] [--effort 1] [--no-best] [-o OUT.csv]
+    bench/race_dtr.py FOLDER --without-views OUT_FOLDER
 
 FOLDER holds the logs of simrd/logs.zip of github uwsampl/dtr-prototype. A figure is the time with recomputation over
 the time without; nothing is copied. A budget is a ratio of the simulator's own peak without a budget, constants included.
@@ -11,6 +12,8 @@ the time without; nothing is copied. A budget is a ratio of the simulator's own 
  - dtr, dtr-eq: the policies of ebb on the program that `ebb import` makes of the log, with the budget as a limit on the
    load, as the simulator has it (build the target bench_rule). Views are not in a program; their time is added to both
    sides of the quotient, as if each ran once.
+   --without-views writes the logs with a COPY in the place of each view: the simulator gives the policies' figures on
+   them.
  - best: `ebb plan --policy best`, whose peak as placed keeps within the budget, without views.
 """
 import argparse
@@ -55,6 +58,45 @@ LOGS = {
 BEST = ["best", "best_bound", "best_peak_bytes", "best_s", "best_cpu_s"]
 COLUMNS = ["commit", "processor", "network", "ratio", "budget_bytes", "simulator_dtr", "simulator_dtr_eq", "dtr", "dtr_eq",
            *BEST]
+
+
+def without_views(path):
+    """The lines of a log in which a name of the storage takes the place of each view."""
+    call, items = None, []
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            item = json.loads(line)
+            if call is None and item["INSTRUCTION"] == "CALL" and item["RESULT"]:
+                call, items = item, []
+            elif call is None:
+                yield item
+            else:
+                items.append(item)
+                if len(items) == 2 * len(call["RESULT"]):
+                    yield from own_results(call, items)
+                    call = None
+
+
+def own_results(call, items):
+    """A call with those of its results that are no views, and copies of names for the others."""
+    pairs = [items[i:i + 2] for i in range(0, len(items), 2)]
+    own = [(memory, alias) for memory, alias in pairs if alias["ALIAS"] == "-1"]
+    if own:
+        yield {**call, "RESULT": [memory["NAME"] for memory, _ in own]}
+    for memory, alias in own:
+        yield memory
+        yield alias
+    for _, alias in pairs:
+        if alias["ALIAS"] != "-1":
+            yield {"INSTRUCTION": "COPY", "DST": alias["NAME"], "SRC": call["ARGS"][int(alias["ALIAS"])]}
+
+
+def write_without_views(paths, folder):
+    os.makedirs(folder, exist_ok=True)
+    for path in paths:
+        with open(os.path.join(folder, os.path.basename(path)), "w", encoding="utf-8") as out:
+            for item in without_views(path):
+                out.write(json.dumps(item) + "\n")
 
 
 def views_ns(path):
@@ -107,11 +149,15 @@ def main():
     parser.add_argument("--ratios", default="0.7,0.5,0.4,0.3,0.2")
     parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("--no-best", action="store_true")
+    parser.add_argument("--without-views", metavar="OUT_FOLDER")
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
     paths = [path for begin in LOGS for path in glob.glob(os.path.join(args.folder, begin + "*.log"))]
     if not paths:
         sys.exit(f"{args.folder}: none of the logs is here")
+    if args.without_views:
+        write_without_views(paths, args.without_views)
+        return
     with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
         json.dump({"format": "ebb-machine", "version": 2, "rates": {"overhead_ns": 0}}, machine)
         machine.flush()

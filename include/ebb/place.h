@@ -103,8 +103,8 @@ typedef struct ebb_place_options {
 typedef struct ebb_place_result {
     /* End of the highest byte that an item holds, not rounded up; of an allocator that takes segments, what it took. */
     uint64_t peak_bytes;
-    /* No placement has a peak that is lower by alignment_bytes or more: ebb_place_bound, or more where the search
-     * proved more, but at most the peak. */
+    /* No placement has a lower peak: ebb_place_bound less what the highest item leaves of its last multiple of the
+     * alignment, or more where the search proved more, but at most the peak. */
     uint64_t bound_bytes;
     uint64_t n_steps; /* search steps that it took */
     /* If iterations were given and are alike: the peak of those in the middle, and a bound for it. Else 0. */
@@ -121,10 +121,10 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
  *
- * "best" is never worse than any other solver on the same problem, but for less than alignment_bytes: if its own search
- * does not end at the bound or at enough_bytes, it also tries the others and takes the best answer. There are three
- * limits. "size" and SmartPool's rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps,
- * or max_steps if that is given. The result of a rule that stop ends is not used.
+ * "best" is never worse than any other solver on the same problem: if its own search does not end at the bound or at
+ * enough_bytes, it also tries the others and takes the best answer. There are three limits. "size" and SmartPool's
+ * rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps, or max_steps if that is
+ * given. The result of a rule that stop ends is not used.
  *
  * Only "best" searches, and only "best" uses enough_bytes and hints. "size" and SmartPool's rules look for the tightest
  * or lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where

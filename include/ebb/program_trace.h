@@ -50,6 +50,7 @@ typedef struct ebb_program_trace_notes {
     uint64_t n_operators;           /* steps that are operators, or a stretch of one */
     uint64_t n_copies;              /* steps that are copies from or to another tier */
     bool has_accesses, has_times;   /* the trace tells them */
+    bool is_slowed;                 /* the recorder makes steps longer than they are without it */
 } ebb_program_trace_notes;
 
 /* Read what is left of the trace (a reader at its front gives all) and make a finished program, the caller's to

@@ -127,6 +127,7 @@ typedef struct ebb_trainer_options {
      * it. */
     bool memory_includes_context;
     ebb_progress progress; /* told while the trainer is made and while it evaluates */
+    bool no_evaluation;    /* the test split is not opened, and host_bytes keep no room for state beside evaluation */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options, EBB_SET(session, EBB_SESSION_OPTIONS_INIT) EBB_SET(learning_rate, 0.003f)            \

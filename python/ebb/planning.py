@@ -34,7 +34,7 @@ class Machine:
     """What a plan is made for: a machine file (docs/machine-format.md), or round figures of a desktop."""
 
     def __init__(self, path=None):
-        self._handle = None
+        self._handle, self.is_nominal = None, path is None  # until set_link, which measures
         library = _lib.lib()
         self._handle = _lib.create(library.ebb_machine_load, None, os.fsencode(path)) if path is not None else \
             _lib.create(library.ebb_machine_create, None)

@@ -153,7 +153,7 @@ static int compare_named(const char *name, const compare_values *values, const e
     if (values->run) { ebb__cli_warn_slow(&values->network); }
     ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
     if (status == EBB_OK) { status = ebb__cli_subject_init(name, &values->network, &s); }
-    const int code = status == EBB_OK ? compare_and_show(&s, values, budgets) : ebb__cli_failed(status);
+    const int code = status == EBB_OK ? compare_and_show(&s, values, budgets) : ebb__cli_subject_failed(name, status);
     ebb__cli_subject_fini(&s);
     return code;
 }

@@ -348,7 +348,7 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
         status = ebb_program_save(s.parts.program, values.program_out);
     }
     if (status != EBB_OK) {
-        code = ebb__cli_failed(status);
+        code = ebb__cli_subject_failed(arguments.at[0], status);
     } else if (values.curve != NULL) {
         code = draw_curve(&s, &values);
     } else {

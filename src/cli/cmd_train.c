@@ -83,6 +83,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->record_path = values->record;
     options->n_record_steps = values->record_steps;
     options->keep_going = values->keep_going;
+    options->no_evaluation = values->no_eval;
     options->session.keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
     options->memory_includes_context = values->memory_includes_context;

@@ -87,6 +87,10 @@ static void tell_notes(const char *name, const ebb_program_trace_notes *notes) {
     }
     ebb__cli_say(
         "note: %s: a recording does not tell which steps can be run again, so none is, and all keep their order", name);
+    if (notes->is_slowed) {
+        ebb__cli_say("note: %s: recording slowed its steps, so copies seem to cost less than they do", name);
+        ebb__cli_say("note: ebb.torch.plan and ebb.torch.Budget plan for the program itself, and compute again, too");
+    }
 }
 
 static ebb_status convert_recording(const char *name, const ebb_cli_network *options, ebb_cli_subject *s) {
@@ -122,6 +126,10 @@ ebb_status ebb__cli_subject_init(const char *name, const ebb_cli_network *networ
     s->made_s = ebb__cli_now_s() - start_s;
     if (status == EBB_OK) { s->parts = ebb_session_get_parts(s->session); }
     return status;
+}
+
+int ebb__cli_subject_failed(const char *name, ebb_status status) {
+    return ebb__cli_is_program_file(name) ? ebb__cli_file_failed(status) : ebb__cli_failed(status);
 }
 
 void ebb__cli_subject_fini(ebb_cli_subject *s) {

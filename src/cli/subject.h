@@ -22,6 +22,8 @@ bool ebb__cli_is_subject(const ebb_cli_command *command, const char *name);
 /* A name with a slash or a dot in it is a file's; the zoo's have neither. */
 bool ebb__cli_is_program_file(const char *name);
 ebb_status ebb__cli_subject_init(const char *name, const ebb_cli_network *network, ebb_cli_subject *subject_out);
+/* Say why init failed, and with which exit code: a file that is not understood is bad input. */
+int ebb__cli_subject_failed(const char *name, ebb_status status);
 void ebb__cli_subject_fini(ebb_cli_subject *subject);
 
 /* A clock for what work takes. */

@@ -95,10 +95,59 @@ static ebb_status check_starts(const ebb_place_options *options) {
     return EBB_OK;
 }
 
+/* ---- exact ends -------------------------------------------------------------------------------- */
+
+/* The end of the highest byte that item i ever holds, counted from its offset: below its size only if gaps cover its
+ * whole life. *gap: its first gap, and afterwards the next item's. */
+static uint64_t top_of(const ebb_place_problem *problem, size_t i, size_t *gap) {
+    const ebb_place_item *item = &problem->items[i];
+    uint64_t time = item->first, top_bytes = 0;
+    if (*gap == problem->n_gaps || problem->gaps[*gap].item != i) { return item->size_bytes; }
+    for (; *gap < problem->n_gaps && problem->gaps[*gap].item == i; ++*gap) {
+        const ebb_place_gap *held = &problem->gaps[*gap];
+        if (time < held->first) { top_bytes = item->size_bytes; }
+        if (held->low_bytes < held->high_bytes) { top_bytes = ebb_max_u64(top_bytes, held->high_bytes); }
+        time = held->last;
+    }
+    return time < item->last ? item->size_bytes : top_bytes;
+}
+
+/* Solvers count in sizes that are rounded up to the alignment. The peak is the end of the highest byte that is held. */
+typedef struct ends {
+    uint64_t highest_bytes;
+    uint64_t most_room_bytes; /* between the end of an item and the next multiple */
+} ends;
+
+static ends find_ends(const ebb_place_problem *problem, const uint64_t *offsets) {
+    ends e = {0};
+    size_t gap = 0;
+    for (size_t i = 0; i < problem->n_items; i++) {
+        const uint64_t top_bytes = top_of(problem, i, &gap);
+        if (top_bytes == 0) { continue; }
+        const uint64_t room_bytes = ebb_align_up(top_bytes, problem->alignment_bytes) - top_bytes;
+        e.highest_bytes = ebb_max_u64(e.highest_bytes, offsets[i] + top_bytes);
+        e.most_room_bytes = ebb_max_u64(e.most_room_bytes, room_bytes);
+    }
+    return e;
+}
+
 /* ---- the search and the rules ----------------------------------------------------------------- */
 
 static bool is_enough(const ebb_place_job *job, const ebb_place_result *result) {
     return result->peak_bytes <= ebb_max_u64(result->bound_bytes, job->enough_bytes);
+}
+
+/* Whether another placement may end lower within the same multiple of the alignment, if that is of use. */
+static bool may_end_lower(const ebb_place_job *job, const uint64_t *offsets, const ebb_place_result *result) {
+    if (job->problem->alignment_bytes == 1) { return false; }
+    const ends e = find_ends(job->problem, offsets);
+    const uint64_t low_bytes = result->bound_bytes - ebb_min_u64(result->bound_bytes, e.most_room_bytes);
+    const uint64_t wanted_bytes = job->enough_bytes > 0 ? job->enough_bytes : low_bytes;
+    return e.highest_bytes > wanted_bytes && low_bytes <= wanted_bytes;
+}
+
+static bool is_best(const ebb_place_job *job, const uint64_t *offsets, const ebb_place_result *result) {
+    return is_enough(job, result) && !may_end_lower(job, offsets, result);
 }
 
 /* Not one that may be quadratic, among too many items, nor one that does not take the problem. */
@@ -107,11 +156,18 @@ static bool takes_turn(const ebb_place_solver *rule, const ebb_place_problem *pr
     return check_takes(problem, rule) == EBB_OK;
 }
 
+static bool ends_lower(const ebb_place_problem *problem, const uint64_t *offsets, const uint64_t *others) {
+    return problem->alignment_bytes > 1 &&
+           find_ends(problem, offsets).highest_bytes < find_ends(problem, others).highest_bytes;
+}
+
 static void keep_better(const ebb_place_job *job, const uint64_t *spare, const ebb_place_result *other,
                         uint64_t *offsets, ebb_place_result *result) {
     result->n_steps += other->n_steps;
     result->bound_bytes = ebb_max_u64(result->bound_bytes, other->bound_bytes);
-    if (other->peak_bytes >= result->peak_bytes) { return; }
+    if (other->peak_bytes > result->peak_bytes) { return; }
+    const bool is_same = other->peak_bytes == result->peak_bytes;
+    if (is_same && !ends_lower(job->problem, spare, offsets)) { return; }
     result->peak_bytes = other->peak_bytes;
     memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
 }
@@ -121,12 +177,12 @@ static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rul
                            ebb_place_result *result) {
     ebb_place_job own = *job;
     ebb_place_result answer = {.bound_bytes = result->bound_bytes};
-    own.below_bytes = result->peak_bytes;
+    own.below_bytes = result->peak_bytes + 1; /* the same may end lower */
     if (job->is_default) { own.max_steps = rule->is_quick ? default_steps(rule, job->problem) : EBB_PLACE_STEPS; }
     const ebb_status st = rule->solve(&own, spare, &answer);
     if (st == EBB_E_LIMIT || st == EBB_E_UNSUPPORTED) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
-    if (answer.peak_bytes < result->peak_bytes) { /* a replay's own peak is that of its segments */
+    if (answer.peak_bytes <= result->peak_bytes) { /* a replay's own peak is that of its segments */
         EBB_TRY(ebb_place_check(job->problem, job->mem, spare, &answer.peak_bytes));
         answer.peak_bytes = ebb_align_up(answer.peak_bytes, job->problem->alignment_bytes);
     }
@@ -178,7 +234,7 @@ static ebb_status improve(const ebb_place_job *job, bool repeats, uint64_t *offs
         st = ebb__place_any(&own, spare, &other);
         if (st == EBB_OK) { keep_better(job, spare, &other, offsets, result); }
     }
-    for (size_t i = 0; i < N_SOLVERS && st == EBB_OK && !is_enough(job, result); i++) {
+    for (size_t i = 0; i < N_SOLVERS && st == EBB_OK && !is_best(job, offsets, result); i++) {
         if (takes_turn(&solvers[i], job->problem)) { st = try_rule(job, &solvers[i], spare, offsets, result); }
     }
     if (st == EBB_OK && job->max_steps > job->default_steps) { st = search_again(job, spare, offsets, result); }
@@ -191,39 +247,48 @@ ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_pl
     bool repeats = false;
     first.max_steps = ebb_min_u64(job->max_steps, job->default_steps);
     EBB_TRY(search_once(&first, offsets, result, &repeats));
-    if (!is_enough(job, result)) { EBB_TRY(improve(job, repeats, offsets, result)); }
+    if (!is_best(job, offsets, result)) { EBB_TRY(improve(job, repeats, offsets, result)); }
     EBB_TRY(ebb__place_please(job, offsets, result));
     return repeats ? ebb__place_judge_steady(job, offsets, result) : EBB_OK;
 }
 
 /* ---- the door ---------------------------------------------------------------------------------- */
 
-/* The end of the highest byte that item i ever holds, counted from its offset: below its size only if gaps cover its
- * whole life. *gap: its first gap, and afterwards the next item's. */
-static uint64_t top_of(const ebb_place_problem *problem, size_t i, size_t *gap) {
-    const ebb_place_item *item = &problem->items[i];
-    uint64_t time = item->first, top_bytes = 0;
-    if (*gap == problem->n_gaps || problem->gaps[*gap].item != i) { return item->size_bytes; }
-    for (; *gap < problem->n_gaps && problem->gaps[*gap].item == i; ++*gap) {
-        const ebb_place_gap *held = &problem->gaps[*gap];
-        if (time < held->first) { top_bytes = item->size_bytes; }
-        if (held->low_bytes < held->high_bytes) { top_bytes = ebb_max_u64(top_bytes, held->high_bytes); }
-        time = held->last;
+/* A bound in bytes for what lives together when most does: it all but the room of one item. */
+static ebb_status bound_exactly(const ebb_place_problem *problem, ebb_bump *bump, uint64_t *bound_bytes) {
+    ebb_sections sections;
+    uint32_t fullest = 0;
+    uint64_t most_room_bytes = 0;
+    EBB_TRY(ebb__place_cut(problem, bump, &sections));
+    uint64_t *bytes = ebb__bump_alloc(bump, (size_t)sections.n + 1, sizeof *bytes);
+    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__place_add_up(&sections, bytes);
+    for (uint32_t t = 1; t < sections.n; t++) { fullest = bytes[t] > bytes[fullest] ? t : fullest; }
+    for (size_t i = 0; i < problem->n_items; i++) {
+        const ebb_place_range range = sections.range[i];
+        const bool goes_round = range.first >= range.last;
+        const bool lives = goes_round ? fullest >= range.first || fullest < range.last
+                                      : fullest >= range.first && fullest < range.last;
+        const uint64_t room_bytes = sections.rounded[i] - problem->items[i].size_bytes;
+        if (lives) { most_room_bytes = ebb_max_u64(most_room_bytes, room_bytes); }
     }
-    return time < item->last ? item->size_bytes : top_bytes;
+    *bound_bytes = sections.bound_bytes - ebb_min_u64(sections.bound_bytes, most_room_bytes);
+    return EBB_OK;
 }
 
-/* Solvers count in rounded sizes. The peak is the end of the highest byte that is held, which is not rounded up. */
-static void end_exactly(const ebb_place_problem *problem, const uint64_t *offsets, ebb_place_result *result) {
-    uint64_t peak_bytes = 0;
-    size_t gap = 0;
-    for (size_t i = 0; i < problem->n_items; i++) {
-        const uint64_t top_bytes = top_of(problem, i, &gap);
-        if (top_bytes > 0) { peak_bytes = ebb_max_u64(peak_bytes, offsets[i] + top_bytes); }
-    }
-    if (ebb_align_up(peak_bytes, problem->alignment_bytes) != result->peak_bytes) { return; } /* it takes regions */
-    result->peak_bytes = peak_bytes;
-    result->bound_bytes = ebb_min_u64(result->bound_bytes, peak_bytes);
+/* The result in bytes. Of any placement the highest item reaches into the last multiple below the bound, and leaves
+ * there no more than the most room that an item leaves. The peak of a solver that takes segments is their end. */
+static ebb_status end_exactly(const ebb_place_job *job, ebb_bump *bump, const uint64_t *offsets, bool has_segments,
+                              ebb_place_result *result) {
+    const ends e = find_ends(job->problem, offsets);
+    uint64_t bound_bytes = 0;
+    const uint64_t end_bytes = ebb_align_up(e.highest_bytes, job->problem->alignment_bytes);
+    if (!has_segments && end_bytes == result->peak_bytes) { result->peak_bytes = e.highest_bytes; }
+    if (e.most_room_bytes == 0) { return EBB_OK; }
+    if (job->problem->n_gaps == 0) { EBB_TRY(bound_exactly(job->problem, bump, &bound_bytes)); }
+    result->bound_bytes -= ebb_min_u64(result->bound_bytes, e.most_room_bytes);
+    result->bound_bytes = ebb_min_u64(ebb_max_u64(result->bound_bytes, bound_bytes), e.highest_bytes);
+    return EBB_OK;
 }
 
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
@@ -263,9 +328,9 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     if (st == EBB_OK && result.peak_bytes >= TOO_LARGE) { /* of two regions, or of whole segments */
         st = ebb_fail(EBB_E_UNSUPPORTED, "the placement solver '%s' would take 2^63 bytes or more", solver->name);
     }
+    EBB_ASSERT(st != EBB_OK || result.peak_bytes >= result.bound_bytes);
+    if (st == EBB_OK) { st = end_exactly(&job, &bump, offsets, !solver->takes_fixed, &result); }
     if (st == EBB_OK) {
-        EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
-        if (solver->takes_fixed) { end_exactly(problem, offsets, &result); } /* else what its segments took */
         if (problem->n_items > 0) { memcpy(offsets_out, offsets, problem->n_items * sizeof *offsets); }
         *result_out = result;
     }

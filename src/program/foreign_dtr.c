@@ -246,7 +246,7 @@ static ebb_status describe_result(dtr_log *log, const ebb_json_value *json, cons
     call->has_memory = false;
     EBB_TRY(get_alias(log, json, &tensor));
     if (tensor == FOREIGN_NONE) {
-        EBB_TRY(new_tensor(log, name, call->memory_bytes, &tensor));
+        EBB_TRY(new_tensor(log, name, ebb_max_u64(call->memory_bytes, 1), &tensor));
         EBB_TRY(EBB_PUSH(log->f->mem, &log->made, tensor));
     }
     if (log->value_of.data[result] != FOREIGN_NONE) {
@@ -284,9 +284,14 @@ static ebb_status take_mutate(dtr_log *log, const ebb_json_value *json) {
 
 /* ---- other lines ------------------------------------------------------------------------------ */
 
+/* A constant is there from the beginning or, behind a call, comes from outside: a step makes it, but not again. It is
+ * never given back. */
 static ebb_status take_memory(dtr_log *log, const ebb_json_value *json) {
+    ebb_foreign *f = log->f;
     const char *name = NULL;
-    ebb_tensor tensor = {.role = EBB_ROLE_PARAMETER, .persistent = true};
+    const bool is_late = f->steps.n > 0;
+    ebb_tensor tensor = {
+        .role = is_late ? EBB_ROLE_INPUT : EBB_ROLE_PARAMETER, .persistent = !is_late, .kept = is_late};
     uint32_t made = 0;
     EBB_TRY(get_text(json, "NAME", &name));
     EBB_TRY(get_number(json, "MEMORY", &tensor.size_bytes));
@@ -294,10 +299,13 @@ static ebb_status take_memory(dtr_log *log, const ebb_json_value *json) {
         return ebb__json_value_fail(json, "the MEMORY of %.64s was expected", log->names.text.data[log->constant]);
     }
     tensor.name = name;
-    EBB_TRY(ebb__foreign_add_tensor(log->f, &tensor, &made));
+    EBB_TRY(ebb__foreign_add_tensor(f, &tensor, &made));
     EBB_TRY(new_value(log, made, &log->value_of.data[log->constant]));
     log->constant = FOREIGN_NONE;
-    return EBB_OK;
+    if (!is_late) { return EBB_OK; }
+    EBB_TRY(ebb__foreign_add_step(f, name, "constant", log->is_backward ? EBB_PHASE_BACKWARD : EBB_PHASE_FORWARD, 0));
+    f->steps.data[f->steps.n - 1].repeat = EBB_REPEAT_NEVER;
+    return ebb__foreign_add_access(f, made, EBB_WRITE);
 }
 
 static ebb_status take_constant(dtr_log *log, const ebb_json_value *json) {
@@ -393,8 +401,8 @@ static ebb_status read_log(dtr_log *log) {
     }
     for (size_t t = 0; t < f->tensors.n; t++) {
         ebb_tensor *tensor = &f->tensors.data[t];
-        if (tensor->persistent) { tensor->released = 0; }
-        tensor->kept = !tensor->persistent && log->n_references.data[t] > 0;
+        if (tensor->persistent || tensor->kept) { tensor->released = 0; }
+        tensor->kept = tensor->kept || (!tensor->persistent && log->n_references.data[t] > 0);
     }
     for (size_t s = 0; s < f->steps.n; s++) { release_after(f, s); }
     return ebb__foreign_read_unused(f);

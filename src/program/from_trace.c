@@ -154,6 +154,9 @@ static ebb_status read_all(conversion *c, ebb_iteration_finder *finder) {
     c->notes.has_accesses = (tells & EBB_TRACE_TELLS_ACCESSES) != 0;
     c->has_roles = (tells & EBB_TRACE_TELLS_ROLES) != 0;
     c->notes.has_times = (tells & EBB_TRACE_TELLS_TIMES) != 0;
+    const char *source = ebb_trace_reader_note(c->reader, "source");
+    c->notes.is_slowed =
+        c->notes.has_times && source != NULL && strcmp(source, "ebb.torch") == 0; /* Python sees each */
     return c->blocks.n > 0 ? EBB_OK : ebb_fail(EBB_E_FORMAT, "a program from a trace: nothing is allocated in it");
 }
 

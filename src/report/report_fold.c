@@ -6,12 +6,14 @@
  *      h.1.attn (Attention)   10 MiB        h.*.attn (Attention) x2    20 MiB
  *      h.0.mlp (MLP)           9 MiB        h.0.mlp (MLP)               9 MiB
  *
- * A number that all members of a row share is kept. Members keep the order of the holders, the greatest first; rows are
- * sorted by the sum of their members.
+ * Modules of which only a number is left, as the children of a network that is a Sequential, are listed: 0, 2, 4
+ * (Linear). A number that all members of a row share is kept. Members keep the order of the holders, the greatest
+ * first; rows are sorted by the sum of their members.
  */
 #include "report/report_priv.h"
 #include "trace/trace.h"
 
+#define MAX_LISTED 8u   /* children of the network in one label */
 #define MAX_NUMBERS 64u /* of a label; later ones are part of its pattern */
 
 /* How many digits from `at` on fill a part between dots; 0: it is not a number. */
@@ -84,6 +86,34 @@ static ebb_status list_members(const ebb_study_holder *holders, size_t n, const 
     return EBB_OK;
 }
 
+/* Whether a starred label is "*", or that and a class. */
+static bool is_bare(const char *starred) {
+    return starred[0] == '*' && (starred[1] == '\0' || starred[1] == ' ');
+}
+
+static bool is_less(const char *a, const char *b) {
+    const size_t n_a = number_bytes(a, 0), n_b = number_bytes(b, 0);
+    return n_a != n_b ? n_a < n_b : memcmp(a, b, n_a) < 0;
+}
+
+/* "0, 2, 4 (Linear)": the greatest by bytes, in order of their numbers. */
+static const char *list_numbers(const ebb_report_fold *row, const char *starred, ebb_bump *bump) {
+    const char *listed[MAX_LISTED], *text = "";
+    size_t n = 0;
+    for (; n < row->n_members && n < MAX_LISTED; n++) {
+        size_t at = n;
+        for (; at > 0 && is_less(row->members[n]->label, listed[at - 1]); at--) { listed[at] = listed[at - 1]; }
+        listed[at] = row->members[n]->label;
+    }
+    for (size_t i = 0; i < n && text != NULL; i++) {
+        text = ebb__bump_printf(bump, "%s%s%.*s", text, i > 0 ? ", " : "", (int)number_bytes(listed[i], 0), listed[i]);
+    }
+    if (text != NULL && row->n_members > n) {
+        text = ebb__bump_printf(bump, "%s and %zu more", text, row->n_members - n);
+    }
+    return text != NULL ? ebb__bump_printf(bump, "%s%s", text, starred + 1) : NULL;
+}
+
 static ebb_status name_rows(ebb_report_fold *rows, size_t n_rows, ebb_bump *bump) {
     for (size_t r = 0; r < n_rows; r++) {
         uint64_t stars = 0;
@@ -91,8 +121,9 @@ static ebb_status name_rows(ebb_report_fold *rows, size_t n_rows, ebb_bump *bump
         for (size_t i = 1; i < rows[r].n_members; i++) { stars |= compare(first, rows[r].members[i]->label); }
         const char *starred = star(first, stars, bump);
         if (starred == NULL) { return EBB_E_NO_MEMORY; }
-        rows[r].label =
-            rows[r].n_members == 1 ? first : ebb__bump_printf(bump, "%s \xc3\x97%zu", starred, rows[r].n_members);
+        rows[r].label = rows[r].n_members == 1 ? first
+                        : is_bare(starred)     ? list_numbers(&rows[r], starred, bump)
+                                               : ebb__bump_printf(bump, "%s \xc3\x97%zu", starred, rows[r].n_members);
         if (rows[r].label == NULL) { return EBB_E_NO_MEMORY; }
     }
     return EBB_OK;

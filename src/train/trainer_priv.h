@@ -46,7 +46,7 @@ struct ebb_trainer {
     ebb_data *train, *test;
     ebb_allowance *decoding; /* of both */
     ebb_status eval_status;  /* why there is no evaluation, and in words */
-    char *eval_message;
+    const char *eval_message;
     ebb_arena *arena;
     ebb_run *run;
     ebb_trainer_ports ports;       /* of run */

@@ -52,6 +52,11 @@ static ebb_status open_split(ebb_trainer *trainer, ebb_split split, ebb_data **d
 
 /* Training goes without a test split; evaluation then says what is missing. */
 static ebb_status open_test(ebb_trainer *trainer) {
+    if (trainer->options.no_evaluation) {
+        trainer->eval_status = EBB_E_ARGUMENT;
+        trainer->eval_message = "evaluation was not wanted when the trainer was made";
+        return EBB_OK;
+    }
     ebb_status status = open_split(trainer, EBB_SPLIT_TEST, &trainer->test);
     if (status == EBB_E_IO) {
         ebb__log(EBB_LOG_WARN, "no evaluation: %s", ebb_last_error());

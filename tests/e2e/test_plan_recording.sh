@@ -62,11 +62,27 @@ run "the proof as a table" table plan ./r.program $effort --memory 60% --check-h
 
 printf 'pointer_lifetimes\n' >other.txt
 complains "a file that is neither" 3 "not a program" plan ./other.txt
+printf '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}' >bare.json
+complains "a recording without memory" 3 "no .memory. events" plan ./bare.json
+complains "the same, compared" 3 "no .memory. events" compare ./bare.json
 gzip -k r.trace
 plan "a gzipped recording" ./r.trace.gz --policy liveness
 equal "is the same" "$(member out bound_bytes)" "$(member from_trace bound_bytes)"
 head -c 150000 r.trace >cut.trace
 plan "a recording that was cut off" ./cut.trace && check "is said to be" grep -q "cut" err
+
+# What ebb.torch records takes longer than the program alone, as Python sees each operator.
+check "a run of ebb's is not slowed by its recording" [ "$(grep -c slowed err)" = 0 ]
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 -c '
+from ebb import trace
+w = trace.Writer("slow.trace", trace.TELLS_TIMES)
+w.note("source", "ebb.torch")
+for i in range(3):
+    w.alloc(i, 1000, 9)
+w.close()' || fail "a trace of ebb.torch" "none was made"
+plan "a recording of ebb.torch" ./slow.trace --policy liveness
+check "a note says that its steps were slowed" grep -q "^ebb: note: ./slow.trace: recording slowed its steps" err
+check "and who plans for the program itself" grep -q "^ebb: note: ebb.torch.plan and ebb.torch.Budget" err
 
 # Mallocs and frees alone: 100 bytes stay, 50 and 70 come and go.
 printf 'id,lower,upper,size\nw,0,9,100\na,1,3,50\nb,2,4,70\nc,5,7,50\nd,6,8,70\n' >m.csv

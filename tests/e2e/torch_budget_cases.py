@@ -11,9 +11,12 @@ ways. Without names: each program in one way if EBB_TEST_ALL is in the environme
 import contextlib
 import copy
 import gc
+import io
+import json
 import os
 import sys
 import threading
+import traceback
 import weakref
 
 import torch
@@ -27,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+from ebb.torch import _say
 from torch_budget import EFFORT, raises, verdict
 
 folder = sys.argv[1]
@@ -99,6 +103,14 @@ def one(model, optimizer, x, y):
 
 
 # ---- programs ------------------------------------------------------------------------------------
+
+def alike(model, optimizer, step):
+    losses = []
+    for i in range(5):
+        with step():
+            losses.append(one(model, optimizer, *data(i)))
+    return losses
+
 
 def last_batch_is_smaller(model, optimizer, step):
     losses = []
@@ -446,7 +458,10 @@ PROGRAMS = {
 def misuse():
     for budget in ("", "6 apples", 0, -1, "0%", True, 1.5, None):
         raises(f"a budget of {budget!r}", ValueError, "a budget is", lambda: ebb.torch.Budget(budget))
-    raises("a folder that is not there", ValueError, "spill", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
+    raises("a budget above all", ValueError, "more than a step needs", lambda: ebb.torch.Budget("150%"))
+    raises("a folder that is not there", ValueError, "no folder", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
+    raises("a folder that is a file", ValueError, "is a file", lambda: ebb.torch.Budget("1GiB", spill=__file__))
+    raises("no folder at all", ValueError, "spill is", lambda: ebb.torch.Budget("1GiB", spill=3))
     raises("a model that is none", TypeError, "model", lambda: ebb.torch.Budget("1GiB", model=3))
     raises("an optimizer that is none", TypeError, "optimizer", lambda: ebb.torch.Budget("1GiB", optimizer=3))
     fit, other = ebb.torch.Budget("1GiB"), ebb.torch.Budget("1GiB")
@@ -469,15 +484,88 @@ def misuse():
         thread.start()
         thread.join()
     verdict("a step on another thread meanwhile", len(found) == 1 and "running already" in found[0], found)
-    small = ebb.torch.Budget(1000)
 
-    def too_small():
+
+def refusals():
+    """Each says what to type next, in lines below 100 columns as Python prints them."""
+    def refused(spill, moves_all):
+        try:
+            run(alike, 1000, spill, moves_all)
+        except ebb.torch.DoesNotFit as error:
+            return error.least_bytes, traceback.format_exception_only(error)[0].splitlines()
+        return 0, []
+
+    least, lines = refused("none", False)
+    verdict("a budget that is too small", lines[:1] == ["ebb.torch.DoesNotFit: ebb: no plan keeps this step within 1000 bytes"],
+            lines)
+    verdict("the least is what to type next", any(f"ebb.torch.Budget({least})" in line for line in lines), least, lines)
+    verdict("then somewhere to move to", 'spill="ram"' in lines[-1], lines)
+    inside, lines = refused("ram", False)
+    verdict("then the model and the optimizer", "model=model, optimizer=optimizer" in lines[-1] and inside <= least, lines)
+    everything, lines = refused("ram", True)
+    verdict("then there is nothing more to say", "Budget(" in lines[-1] and 0 < everything < inside, lines, inside)
+    verdict("lines are below 100 columns", all(len(line) < 100 for line in lines), lines)
+    got = run(alike, least, "none", False)[2].summary()
+    verdict("the least is kept", got["peak_measured_bytes"] <= least and got["moved_out_bytes"] == 0, got)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def told(stream, delay_s, act):
+    """The lines on stderr."""
+    _say._DELAY_S, sys.stderr, before = delay_s, stream, (_say._DELAY_S, sys.stderr)
+    try:
+        act()
+    finally:
+        _say._DELAY_S, sys.stderr = before
+    return stream.getvalue().splitlines()
+
+
+def tells_what_it_does():
+    """On a terminal, or where it takes long, a line each that it records, plans and follows."""
+    def train(**more):
         model = net()
-        optimizer = torch.optim.AdamW(model.parameters())
-        for i in range(3):
-            with small.step():
-                one(model, optimizer, *data(i))
-    raises("a budget that is too small", ebb.torch.DoesNotFit, "no plan keeps this step within 1000 bytes", too_small)
+        optimizer, fit = torch.optim.AdamW(model.parameters()), ebb.torch.Budget("70%", effort=EFFORT, **more)
+        alike(model, optimizer, fit.step)
+
+    lines = told(Terminal(), 1e9, train)
+    verdict("on a terminal: records, plans, follows", len(lines) == 3 and all(
+        line.startswith("ebb: " + word) and len(line) <= 100
+        for line, word in zip(lines, ("recording", "planning", "following"))), lines)
+    verdict("no terminal: nothing is said of what is quick", told(io.StringIO(), 1e9, train) == [])
+    slow = told(io.StringIO(), 1e-3, train)
+    verdict("no terminal: what takes long is told", [line.split()[:2] for line in slow] == [line.split()[:2] for line in lines],
+            slow, lines)
+    verdict("quiet", told(Terminal(), 1e-3, lambda: train(quiet=True)) == [])
+    os.environ["EBB_PROGRESS_S"] = "0"
+    verdict("EBB_PROGRESS_S=0", told(Terminal(), 1e-3, train) == [])
+    del os.environ["EBB_PROGRESS_S"]
+
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+    start, threading.Timer.start = threading.Timer.start, refuse
+    try:
+        verdict("a process that may start no thread trains, too", told(io.StringIO(), 1e9, train) == [])
+    finally:
+        threading.Timer.start = start
+
+
+def summary_is_a_table():
+    *_, fit = run(alike, "70%", None, False)
+    summary = fit.summary()
+    text = str(summary)
+    verdict("a summary is a dict", isinstance(summary, dict) and json.loads(json.dumps(summary)) == summary == eval(repr(summary)))
+    verdict("it prints as a table with units", len(text.splitlines()) == 8 and all(len(line) < 100 for line in text.splitlines())
+            and f"{summary['budget_bytes'] / (1 << 20):.2f} MiB" in text and f"{summary['recomputed_ops']} operators" in text, text)
+    verdict("a Budget says what it is", _say.bytes_text(summary["peak_planned_bytes"]) in repr(fit), fit)
+    texts = [_say.bytes_text(n) for n in (0, 1023, 1024, 1 << 20, 3 << 29)]
+    verdict("bytes are written as on the command line", texts == ["0 B", "1023 B", "1.00 KiB", "1.00 MiB", "1.50 GiB"], texts)
+    fresh = ebb.torch.Budget("70%")
+    verdict("before its first step, too", "70%" in repr(fresh) and "no plan yet" in repr(fresh) and
+            "no plan yet" in str(fresh.summary()), fresh, str(fresh.summary()))
 
 
 def writes_what_is_saved():
@@ -832,6 +920,9 @@ if __name__ == "__main__":
         compare(name, *PROGRAMS[name], WAYS if sys.argv[2:] else (WAYS[i % len(WAYS)],))
     if not sys.argv[2:]:
         misuse()
+        refusals()
+        tells_what_it_does()
+        summary_is_a_table()
         writes_what_is_saved()
         after_a_refusal()
         statistics_move()

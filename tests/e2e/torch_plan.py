@@ -7,8 +7,11 @@
 
 An LSTM is left out: on a CPU it runs as one operator of oneDNN, but on fake tensors as its parts.
 """
+import contextlib
 import gc
+import io
 import json
+import logging
 import os
 import sys
 
@@ -20,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+from ebb.torch import _say
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_budget import raises, verdict
 from torch_budget_nets import NETS, plain_step
@@ -166,6 +170,35 @@ def batches():
     small = ebb.torch.plan(model, batch_of(64), None, 1000, loss_of)
     verdict("what nothing keeps is an answer", small.fits is False and small.at is None and
             small.least_bytes > 1000 and "does not fit" in str(small), small)
+    hints = [str(ebb.torch.plan(model, batch_of(64), None, 1000, loss_of, **more)) for more in (
+        {}, {"spill": folder}, {"spill": "disk", "moves_all": True})]
+    verdict("and says what else to ask for", all(word in hint for hint, word in zip(
+        hints, ('spill="ram"', "moves_all=True", "smaller batch"))) and f"{small.least_bytes:,}" in hints[0], *hints)
+    verdict("round figures are said to be some", "machine=" in str(small) and "machine=" not in str(said), small, said)
+    verdict("points say what they are", f"step_s={said.curve[0].step_s!r}" in repr(said.curve), said.curve)
+    verdict("lines are at most 100 columns", all(len(line) <= 100 for text in (*hints, str(said)) for line in text.splitlines()))
+
+
+def says_little():
+    """A wrong shape: PyTorch's exception, and none of its log. Lines on stderr where it is a terminal."""
+    model, logged = mlp(), []
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.addFilter(logged.append)
+    raises("a wrong shape", RuntimeError, "", lambda: ebb.torch.plan(model, (torch.randn(4, 3), batch_of(4)[1]), loss=loss_of))
+    log.removeFilter(logged.append)
+    verdict("nothing is logged of it", logged == [], logged)
+    for stream, more, n in (Terminal(), {}, 2), (Terminal(), {"quiet": True}, 0), (io.StringIO(), {}, 0):
+        delay_s, _say._DELAY_S = _say._DELAY_S, 1e9
+        with contextlib.redirect_stderr(stream):
+            ebb.torch.plan(model, batch_of(64), None, "90%", loss_of, curve=2, **more)
+        _say._DELAY_S = delay_s
+        lines = stream.getvalue().splitlines()
+        verdict(f"{n} lines of what it does", len(lines) == n and all(len(line) <= 100 for line in lines), lines)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def misuse():
@@ -173,6 +206,7 @@ def misuse():
     plan, x = ebb.torch.plan, batch_of(4)
     raises("a model that is none", TypeError, "model is", lambda: plan(3, x))
     raises("an optimizer that is none", TypeError, "optimizer is", lambda: plan(model, x, 3))
+    raises("a budget above all", ValueError, "more than a step needs", lambda: plan(model, x, None, "101%", loss_of))
     raises("a budget that is none", ValueError, "a budget is", lambda: plan(model, x, None, "6 apples", loss_of))
     raises("a loss that is no function", TypeError, "loss is", lambda: plan(model, x, loss=3))
     raises("a loss that is no number", TypeError, "one number", lambda: plan(model, x[0]))
@@ -200,6 +234,7 @@ as_others_count()
 ties_and_frozen()
 moves_all()
 batches()
+says_little()
 misuse()
 import torch_budget
 sys.exit(torch_budget.status)

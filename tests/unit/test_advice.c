@@ -496,6 +496,83 @@ static void step_of_each_optimizer(void **state) {
     }
 }
 
+/* ---- a budget ---------------------------------------------------------------------------------- */
+
+/* A step that trains: 1000 bytes wait for the backward pass, and 4096 are there meanwhile. */
+static void train(study_fixture *f, uint32_t last_role, bool has_backward) {
+    const uint64_t saved = study_alloc(f, 1000, EBB_ROLE_ACTIVATION, "net.layer.op");
+    study_do(f, EBB_TRACE_WRITE, saved);
+    f->now_ns = 500000000;
+    const uint64_t temp = study_alloc(f, 4096, EBB_ROLE_TEMP, "");
+    study_do(f, EBB_TRACE_WRITE, temp);
+    study_do(f, EBB_TRACE_FREE, temp);
+    f->now_ns = 1000000000;
+    step(f, has_backward ? EBB_TRACE_PHASE_BACKWARD : EBB_TRACE_PHASE_FORWARD);
+    study_do(f, EBB_TRACE_READ, saved);
+    study_do(f, EBB_TRACE_WRITE, study_alloc(f, 64, last_role, ""));
+    end(f);
+    study_do(f, EBB_TRACE_FREE, saved);
+}
+
+/* A budget is named before what else there is, for a program of PyTorch's that trains. On the CPU it needs a folder. */
+static void a_budget_first(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *space;
+        uint32_t role;
+        bool is_told, needs_folder;
+    } cases[] = {{"ebb.torch", "cuda:0", EBB_ROLE_GRADIENT, true, false},
+                 {"ebb.torch", "cpu", EBB_ROLE_GRADIENT, true, true},
+                 {"ebb.torch", "cuda:0", EBB_ROLE_OTHER, false, false},
+                 {"ebb run", "cpu", EBB_ROLE_GRADIENT, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        begin(&f, STUDY_TELLS_ALL, cases[i].source);
+        assert_int_equal(ebb_trace_writer_note(f.writer, "space.0", cases[i].space), EBB_OK);
+        train(&f, cases[i].role, cases[i].role == EBB_ROLE_GRADIENT);
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        const ebb_study_tip *found = tip(s, "budget");
+        assert_true((found != NULL) == cases[i].is_told);
+        if (found != NULL) {
+            size_t n = 0;
+            const ebb_study_tip *all = ebb_study_advice(s, &n);
+            assert_string_equal(all[0].key, "budget");
+            assert_true(n > 1 || cases[i].needs_folder); /* save_on_cpu is for a card */
+            expect(s, "budget", 1000, "ebb.torch.Budget(\"SIZE\"");
+            expect(s, "budget", 1000, "as low as 4.00 KiB");
+            assert_true((strstr(found->sentence, "spill=\"FOLDER\"") != NULL) == cases[i].needs_folder);
+            assert_true(strlen(found->sentence) < 280); /* three lines of a report */
+        }
+        study_fixture_fini(&f);
+    }
+}
+
+/* Advice that changes the result says so. */
+static void what_changes_the_result(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, TELLS_TORCH, "ebb.torch");
+    assert_int_equal(ebb_trace_writer_note(f.writer, "optimizer.AdamW", "torch.optim.adamw"), EBB_OK);
+    tell_step(&f, true, "aten::div");
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    expect(s, "optimizer_state", 150, "which changes the result");
+    expect(s, "optimizer_step", 400, "may round differently");
+    study_fixture_fini(&f);
+    for (unsigned has_norm = 0; has_norm < 2; has_norm++) {
+        begin(&f, EBB_TRACE_TELLS_ROLES, "ebb.torch");
+        for (unsigned i = 0; has_norm != 0 && i < N_LAYERS; i++) {
+            char key[32];
+            snprintf(key, sizeof key, "class.net.layer%u", i);
+            assert_int_equal(ebb_trace_writer_note(f.writer, key, "BatchNorm2d"), EBB_OK);
+        }
+        for (unsigned i = 0; i < 2; i++) { forward_and_back(&f, NULL); }
+        s = study_fixture_study(&f, NULL);
+        assert_non_null(tip(s, "checkpoint"));
+        assert_true((strstr(tip(s, "checkpoint")->sentence, "running statistics twice") != NULL) == (has_norm != 0));
+        study_fixture_fini(&f);
+    }
+}
+
 /* ---- gradients --------------------------------------------------------------------------------- */
 
 /* A gradient of 100 bytes that lives on, and an activation of 150 that goes before the gradient comes: 250 with both,
@@ -588,7 +665,7 @@ static void state_of_momentum(void **state) {
     const uint64_t momentum = study_alloc(&f, 200, EBB_ROLE_OPTIMIZER_STATE, "fc.weight.momentum_buffer");
     study_do(&f, EBB_TRACE_WRITE, momentum);
     const ebb_study *s = study_fixture_study(&f, NULL);
-    expect(s, "optimizer_state", 150, "(bitsandbytes.optim.SGD8bit), the peak would be 50 B");
+    expect(s, "optimizer_state", 150, "(bitsandbytes.optim.SGD8bit), which changes the result, the peak would be 50 B");
     study_fixture_fini(&f);
 }
 
@@ -739,6 +816,8 @@ int main(void) {
         cmocka_unit_test(checkpoint_by_stack),
         cmocka_unit_test(checkpoint_by_profiled_module),
         cmocka_unit_test(state_and_step),
+        cmocka_unit_test(a_budget_first),
+        cmocka_unit_test(what_changes_the_result),
         cmocka_unit_test(step_of_each_optimizer),
         cmocka_unit_test(gradients_through_the_forward),
         cmocka_unit_test(gradients_by_accesses),

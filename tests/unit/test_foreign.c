@@ -101,6 +101,19 @@ static void test_dtr_changes(void **state) {
     expect(text, NULL, "a:8@2 a:8@3 d:4k | make/0=make f 1 w0| add_/1=add_ f 2 r0 w1| make/2=make f 0 w2");
 }
 
+/* A constant behind a call comes from outside, once, and stays. One of another run before the start does not count. */
+static void test_dtr_late_constant(void **state) {
+    (void)state;
+    const char *made = CALL("make", "", "\"a\"", "1") MEMORY("a", "8") ALIAS("a", "-1");
+    char text[TEXT_BYTES] = "";
+    append(text, "%s%s%s", made, START, CONSTANT("w", "100"));
+    append(text, "%s", CALL("make", "\"w\"", "\"b\"", "1") MEMORY("b", "8") ALIAS("b", "-1") CONSTANT("noise", "6"));
+    append(text, "%s%s", RELEASE("noise"), CALL("add", "\"b\",\"noise\"", "\"c\"", "2"));
+    append(text, "%s%s", MEMORY("c", "8") ALIAS("c", "-1"), RELEASE("b") RELEASE("c"));
+    expect(text, NULL,
+           "w:100P b:8@3 noise:6k c:8@3 | make/0=make f 1 r0 w1| noise=constant f 0! w2| add/2=add f 2 r1 r2 w3");
+}
+
 static void test_dtr_refused(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -317,6 +330,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtr),
         cmocka_unit_test(test_dtr_changes),
+        cmocka_unit_test(test_dtr_late_constant),
         cmocka_unit_test(test_dtr_refused),
         cmocka_unit_test(test_node_link),
         cmocka_unit_test(test_node_link_layered),

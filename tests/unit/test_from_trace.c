@@ -333,6 +333,31 @@ static void test_refusals(void **state) {
     fini(&f, &m);
 }
 
+/* Python sees each operator while ebb.torch records, which takes longer; other recorders hardly slow a program down. */
+static void slowed_by_its_recorder(void **state) {
+    (void)state;
+    static const struct {
+        const char *source;
+        uint32_t tells;
+        bool is_slowed;
+    } cases[] = {{"ebb.torch", STUDY_TELLS_ALL, true},
+                 {"ebb.torch", STUDY_TELLS_ALL & ~(uint32_t)EBB_TRACE_TELLS_TIMES, false},
+                 {"ebb run", STUDY_TELLS_ALL, false},
+                 {NULL, STUDY_TELLS_ALL, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        made m;
+        study_fixture_init(&f, cases[i].tells);
+        if (cases[i].source != NULL) {
+            assert_int_equal(ebb_trace_writer_note(f.writer, "source", cases[i].source), EBB_OK);
+        }
+        study_do(&f, EBB_TRACE_FREE, study_alloc(&f, 10, EBB_ROLE_UNKNOWN, "a"));
+        assert_int_equal(convert(&f, &m), EBB_OK);
+        assert_int_equal(m.notes.is_slowed, cases[i].is_slowed);
+        fini(&f, &m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_iteration_is_not_the_usual_one),
                                        cmocka_unit_test(test_iteration),
@@ -340,6 +365,7 @@ int main(void) {
                                        cmocka_unit_test(test_joined),
                                        cmocka_unit_test(test_nested),
                                        cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(slowed_by_its_recorder),
                                        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

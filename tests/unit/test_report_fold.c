@@ -53,6 +53,35 @@ static void equal_layers(void **state) {
     study_fixture_fini(&f);
 }
 
+/* A network that is a Sequential names its children by numbers alone. */
+static void children_of_the_network(void **state) {
+    (void)state;
+    static const struct {
+        size_t n;
+        const char *label;
+    } cases[] = {{3, "  0, 2, 10 (Linear) "}, {9, "  0, 2, 4, 6, 8, 10, 12, 14 and 1 more (Linear) "}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        study_fixture f;
+        study_fixture_init(&f, EBB_TRACE_TELLS_ROLES);
+        for (size_t k = 0; k < cases[i].n; k++) {
+            char name[32];
+            const unsigned number = cases[i].n == 3 && k == 2 ? 10 : 2 * (unsigned)k;
+            snprintf(name, sizeof name, "class.%u", number);
+            assert_int_equal(ebb_trace_writer_note(f.writer, name, "Linear"), EBB_OK);
+            snprintf(name, sizeof name, "%u.addmm", number);
+            (void)study_alloc(&f, k < 8 ? 4096 : 1024, EBB_ROLE_ACTIVATION, name);
+        }
+        (void)study_alloc(&f, 4096, EBB_ROLE_ACTIVATION, "1.gelu"); /* of another kind, and so by its own name */
+        assert_non_null(study_fixture_study(&f, NULL));
+        written text = write_report(f.path, "text");
+        expect(&text, cases[i].label, true);
+        expect(&text, "  1 ", true);
+        expect(&text, "*", false);
+        free(text.text);
+        study_fixture_fini(&f);
+    }
+}
+
 static void what_was_recorded(void **state) {
     (void)state;
     study_fixture f;
@@ -70,6 +99,7 @@ static void what_was_recorded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_layers), cmocka_unit_test(what_was_recorded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_layers), cmocka_unit_test(children_of_the_network),
+                                       cmocka_unit_test(what_was_recorded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -618,6 +618,26 @@ static void test_evaluation_in_little_host_memory(void **state) {
     }
 }
 
+static void test_no_evaluation_needs_no_room(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit with = {0}, without = {0};
+    ebb_eval_result eval;
+    o.session.host_bytes = 1;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &with, NULL), EBB_E_NO_FIT);
+    o.no_evaluation = true;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &without, NULL), EBB_E_NO_FIT);
+    assert_true(without.least_host_bytes < with.least_host_bytes);
+    o.session.host_bytes = without.least_host_bytes;
+    trainer = make(o);
+    step(trainer, 1, NULL);
+    assert_int_equal(ebb_trainer_get_info(trainer).n_test_images, 0);
+    assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "not wanted"));
+    ebb_trainer_destroy(trainer);
+}
+
 static void test_pictures_in_little_host_memory(void **state) {
     (void)state;
     const uint8_t rgb[3] = {200, 100, 40};
@@ -872,6 +892,7 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_too_small_budgets),
         IN_DIR_OF_DIGITS(test_too_little_host_memory),
         IN_DIR_OF_DIGITS(test_evaluation_in_little_host_memory),
+        IN_DIR_OF_DIGITS(test_no_evaluation_needs_no_room),
         IN_DIR_OF_DIGITS(test_pictures_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_a_damaged_picture_can_be_mended),
         IN_DIR_OF_DIGITS(test_bad_options),

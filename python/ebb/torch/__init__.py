@@ -14,7 +14,6 @@ on CUDA, and under FakeTensorMode, where nothing is computed or allocated (`reco
 result, keeps no tensor and compiles nothing. Blocks are storages; views and results in place are the same block. The
 same code serves PyTorch 1.13 to 2.13. What it does not see stands in docs/record.md.
 """
-import contextlib
 import os
 import shlex
 import sys
@@ -26,6 +25,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import trace
+from . import _say
 from ._iterations import Iterations
 from ._ledger import Ledger
 from ._operators import Caller, Operator, tensor_of, tensors_in
@@ -140,10 +140,7 @@ class record(TorchDispatchMode):
 
     def _say_where(self):
         n_events, path = self._ledger.writer.n_events, os.fsdecode(self.path)
-        if sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):  # closed, or full
-                print(f"ebb: recorded {n_events} events to {path}; see it with: ebb report {shlex.quote(path)}",
-                      file=sys.stderr)
+        _say.line(f"recorded {n_events} events to {path}; see it with: ebb report {shlex.quote(path)}")
 
     def _stack(self, caller):
         return caller.stack(self._ledger.writer) if self._wants_stacks else 0

@@ -13,7 +13,7 @@ import weakref
 import torch
 
 from .. import planning
-from . import _fit, _follow, _guard, _inside, _mode, _schedule, _steps
+from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _steps
 from ._bytes import Bytes
 from ._outside import outside_bytes
 from ._owned import STATE, Owned
@@ -31,6 +31,8 @@ _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in 
 
 class DoesNotFit(RuntimeError):
     """No plan keeps the budget. least_bytes: a budget that one keeps; 0: none is known."""
+
+    __module__ = "ebb.torch"  # where it is found
 
     def __init__(self, message, least_bytes):
         super().__init__(message)
@@ -53,9 +55,38 @@ def bytes_of(text):
     raise ValueError(f"ebb: a budget is a number of bytes, \"6GiB\" or \"60%\", not {text!r}")
 
 
+def bytes_or_share(text):
+    """bytes_of, where a share above all would do nothing."""
+    n_bytes, share = bytes_of(text)
+    if share is not None and share > 1:
+        raise ValueError(f"ebb: a budget of {text!r} is more than a step needs; give at most \"100%\", or bytes")
+    return n_bytes, share
+
+
+def check_spill(spill, words):
+    """ValueError, unless it is None, a folder, or one of these words."""
+    if spill is None or isinstance(spill, str) and spill in words:
+        return
+    listed = ", ".join(f'"{word}"' for word in words[:-1]) + f' or "{words[-1]}"'
+    if not isinstance(spill, (str, os.PathLike)):
+        raise ValueError(f"ebb: spill is a folder, {listed}, not {spill!r}")
+    if not os.path.isdir(spill):
+        is_file = os.path.exists(spill)
+        raise ValueError(f"ebb: spill is a folder, {listed}, and {os.fspath(spill)!r} is " + (
+            "a file" if is_file else "no folder that exists"))
+
+
 def is_running():
     """Whether a step of a Budget runs on this thread."""
     return getattr(_running, "budget", None) is not None
+
+
+def _found(fit):
+    """What a plan comes to, in a line."""
+    if fit.plan is None:
+        return f"no plan is needed: a step has at most {_say.bytes_text(fit.peak_bytes)}"
+    return f"following the plan: a peak of {_say.bytes_text(fit.peak_bytes)}; {_say.bytes_text(fit.plan.moved_out_bytes)} " \
+        f"move out and {fit.plan.n_recomputed_steps} operators run again"
 
 
 class _Planned:
@@ -82,23 +113,23 @@ class Budget:
     budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all
     tensors that live in a step (parameters, gradients, the optimizer's state, inputs, activations) and for what operators
     take while they run. spill: a folder for a file that tensors may move to, or "ram" for the host's memory (the default
-    beside a card). Without it, on a CPU, activations are only computed again. model, optimizer: what they hold may move as well. The first two steps are
-    recorded, with what autograd saves moved out (without spill, to a temporary file). effort: of the search for a plan
-    (docs/best.md).
+    beside a card), or "none" (the default on a CPU): activations are only computed again. model, optimizer: what they hold
+    may move as well. The first two steps are recorded, with what autograd saves moved out (without spill, to a temporary
+    file). effort: of the search for a plan (docs/best.md). quiet: no lines on stderr while it records and plans.
 
     A step that is not like the recorded one is computed as it would be without a plan; the next one is recorded.
     One Budget serves one training loop, on one thread."""
 
-    def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1):
-        self._bytes, self._share = bytes_of(budget)
+    def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1, quiet=False):
+        self._bytes, self._share = bytes_or_share(budget)
         if model is not None and not isinstance(model, torch.nn.Module):
             raise TypeError(f"ebb: model is a torch.nn.Module, not {type(model).__name__}")
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
-        if spill is not None and spill != "ram" and not os.path.isdir(spill):
-            raise ValueError(f"ebb: spill is a folder or \"ram\", not {spill!r}")
-        self._spill, self._effort = spill, effort
-        self._has_tier = spill is not None or torch.cuda.is_available()
+        check_spill(spill, ("ram", "none"))
+        self._asked, self._teller = budget, _say.Teller(quiet)
+        self._spill, self._effort = None if spill == "none" else spill, effort
+        self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
         self._lock, self._plans, self._current = threading.Lock(), [], None
         self._n_steps = self._n_unlike = self._began_with = self._outside_bytes = 0
         self._is_warm, self._unlike = False, set()
@@ -119,6 +150,7 @@ class Budget:
             self._n_steps += 1
             yield from self._step()
         finally:
+            self._teller.end()
             _running.budget = _running.step = None
             self._lock.release()
 
@@ -226,6 +258,7 @@ class Budget:
                           "run is not in the plan; profile later steps", stacklevel=2)
         limit = max(0, self._bytes - self._outside_bytes) if self._bytes is not None and self._pager is not None else None
         self._slab.is_measuring = True
+        self._teller.begin("record", "recording two training steps, which take longer than others; then they are planned")
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
         recorder.begin(self._leavers())
         return recorder
@@ -289,12 +322,26 @@ class Budget:
             tier = planning.HOST if self._spill in (None, "ram") else planning.DISK
             machine.set_link(tier, max(1e6, self._slab.out_rate), max(1e6, self._slab.in_rate), _LATENCY_NS)
             tiers[tier] = planning.NO_LIMIT
+        self._teller.begin("plan", f"planning a step that needs {_say.bytes_text(plain_bytes)} within "
+                           f"{_say.bytes_text(budget)}")
         try:
             fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside)
         except planning.NoFit as error:
-            raise DoesNotFit(str(error), error.least_budget_bytes) from None
+            raise DoesNotFit("\n".join([str(error), *self._hints(error.least_budget_bytes, plain_bytes)]),
+                             error.least_budget_bytes) from None
+        self._teller.result("follow", _found(fit))
         self._current = _Planned(fit, plain_bytes, budget, self._began_with, outside)
         self._plans.append(self._current)
+
+    def _hints(self, least_bytes, plain_bytes):
+        """What else to type."""
+        yield f"without a plan it needs {plain_bytes} bytes"
+        if least_bytes < plain_bytes:
+            yield f"the least that a plan keeps: ebb.torch.Budget({least_bytes})"
+        if not self._has_tier:
+            yield 'less may do with spill="ram" or spill="/a/folder", where tensors may move to'
+        elif not self._owned.may_leave:
+            yield "less may do with model=model, optimizer=optimizer: what they hold may then move, too"
 
     def _end_following(self, doer, seconds):
         planned = self._current
@@ -323,15 +370,21 @@ class Budget:
 
     # ---- what happened
 
+    def __repr__(self):
+        planned = self._current
+        asked = self._asked if self._bytes is None else _say.bytes_text(self._bytes)
+        return f"<ebb.torch.Budget of {asked}, {self._n_steps} steps, " + (
+            f"a peak of {_say.bytes_text(planned.fit.peak_bytes + planned.outside_bytes)}>" if planned is not None else "no plan yet>")
+
     def summary(self):
-        """What was planned and measured, of the plan that was made last. Bytes are of storages, of what operators take while
+        """What was planned and measured, of the plan that was made last: a dict, which prints as a table. Bytes are of storages, of what operators take while
         they run, and on a card of what its allocator has given beside these; `gap`: how far the predicted time is above what
         no plan can be faster than."""
         planned = self._current
         if planned is None:
-            return {"is_planned": False, "steps": self._n_steps}
+            return _say.Summary(is_planned=False, steps=self._n_steps)
         plan = planned.fit.plan
-        return {
+        return _say.Summary({
             "is_planned": True, "steps": self._n_steps, "steps_unlike": self._n_unlike, "plans": len(self._plans),
             "budget_bytes": planned.budget_bytes, "plain_bytes": planned.plain_bytes,
             "peak_planned_bytes": planned.fit.peak_bytes + planned.outside_bytes,
@@ -341,4 +394,4 @@ class Budget:
             "held_bytes": self._guard.held_bytes if self._guard else 0,
             "step_planned_s": plan.iteration_ns / 1e9 if plan else None, "step_measured_s": planned.step_s,
             "gap": plan.iteration_ns / plan.bound_ns - 1 if plan and plan.bound_ns else 0.0,
-        }
+        })

@@ -40,8 +40,7 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outsi
     found = tightest(recording, tier_bytes, bytes_without)
     if found.peak_bytes <= room_bytes:
         return found.timed(layouts[found.layout], machine)
-    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
-                         f"{bytes_without + outside_bytes}, and {found.peak_bytes + outside_bytes} can be kept",
+    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes",
                          found.peak_bytes + outside_bytes)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`plan`: before anything runs, what a training step needs and what it costs to stay within less, on fake tensors."""
+import contextlib
+import logging
 import os
 
 import torch
@@ -7,7 +9,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
     unset_fake_temporarily
 
 from .. import planning
-from . import _budget, _fake, _fit, _schedule
+from . import _budget, _fake, _fit, _say, _schedule
 
 _SPILLS = {"none": {}, "ram": {planning.HOST}, "disk": {planning.DISK}}
 _MOST_BATCH = 1 << 20
@@ -24,6 +26,9 @@ class Point:
         self.recomputed_ops = plan.n_recomputed_steps if plan else 0
         self.moved_out_bytes = plan.moved_out_bytes if plan else 0
 
+    def __repr__(self):
+        return f"Point({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
     def __str__(self):
         return f"{self.budget_bytes:>19,}{self.peak_bytes:>19,}{self.step_s:>12.6f}{self.slowdown:>10.3f}" \
                f"{self.recomputed_ops:>9}{self.moved_out_bytes:>19,}"
@@ -39,7 +44,7 @@ class Answer:
     None if there is none. fits: whether a step keeps it, with a plan or without; needs_plan: only with one. at: the
     `Point` of the budget (without a budget, of the plain step); None if it does not fit. curve: `Point`s, from the least
     budget up. batch; largest_batch, largest_plain_batch: that fit with a plan and without (0: none does; None: not asked).
-    device: what the step is for; computed_on: what the operators were chosen for."""
+    hint: what else to ask for where it does not fit, or None. is_nominal: times are for round figures of a desktop. device: what the step is for; computed_on: what the operators were chosen for."""
 
     def __init__(self, **values):
         self.__dict__.update(values)
@@ -56,6 +61,10 @@ class Answer:
         if self.budget_bytes is not None:
             lines.append(f"a budget of {self.budget_bytes:,} bytes: " + (
                 "it does not fit" if not self.fits else "it fits with a plan" if self.needs_plan else "it fits"))
+        if self.hint is not None:
+            lines.append(self.hint)
+        if self.is_nominal:
+            lines.append("times are for round figures of a desktop; machine=\"FILE\" takes a file of ebb probe")
         if self.largest_batch is not None:
             lines.append(f"the largest batch: {self.largest_batch}, without a plan {self.largest_plain_batch}")
         points = ([self.at] if self.at is not None else []) + self.curve
@@ -133,6 +142,17 @@ def _largest(fits, first):
     return low
 
 
+@contextlib.contextmanager
+def _quiet_log():
+    """An operator that fails on fake tensors raises what it does on real ones; PyTorch also logs a stack of its own."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = was_disabled
+
+
 class _Question:
     def __init__(self, model, inputs, optimizer, loss, machine, spill, effort, moves_all):
         if not isinstance(model, torch.nn.Module):
@@ -141,21 +161,29 @@ class _Question:
             raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
         if not callable(loss):
             raise TypeError("ebb: loss is a function of the model and its inputs")
-        if spill is not None and spill not in _SPILLS:
-            raise ValueError(f"ebb: spill is \"none\", \"ram\" or \"disk\", not {spill!r}")
+        _budget.check_spill(spill, tuple(_SPILLS))
         self.machine = machine if isinstance(machine, planning.Machine) else planning.Machine(machine)
         self._tiers = {tier: self.machine.capacity_bytes(tier) or planning.NO_LIMIT
-                       for tier in _SPILLS[spill or ("none" if machine is None else "ram")]}
+                       for tier in _SPILLS.get(spill or ("none" if machine is None else "ram"), _SPILLS["disk"])}
         self._model, self._inputs, self._optimizer, self._loss, self._effort = model, inputs, optimizer, loss, effort
         self._probes, self._moves_all = {}, moves_all
         if moves_all and not self._tiers:
             raise ValueError("ebb: moves_all needs somewhere to move to: spill=\"ram\" or \"disk\"")
 
+    def hint(self, least_bytes):
+        """What may keep a budget that nothing keeps."""
+        if not self._tiers:
+            return f'  {least_bytes:,} bytes can be kept; with spill="ram" or spill="disk" less may do'
+        if not self._moves_all:
+            return f"  {least_bytes:,} bytes can be kept; with moves_all=True less may do"
+        return f"  {least_bytes:,} bytes can be kept; less needs a smaller batch or model"
+
     def probe(self, batch):
         if batch not in self._probes:
             try:
-                recording, fakes = _fake.record(self._model, self._optimizer, lambda fakes: self._batch(fakes, batch),
-                                                self._loss, self.machine, self._moves_all)
+                with _quiet_log():
+                    recording, fakes = _fake.record(self._model, self._optimizer, lambda fakes: self._batch(fakes, batch),
+                                                    self._loss, self.machine, self._moves_all)
             except (DataDependentOutputException, DynamicOutputShapeException) as error:
                 raise ValueError(f"ebb: the step depends on the value of a tensor, which a fake one does not have: "
                                  f"{error}") from error
@@ -171,7 +199,7 @@ class _Question:
 
 
 def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine=None, batch=None, curve=0, spill=None,
-         effort=0, moves_all=False):
+         effort=0, moves_all=False, quiet=False):
     """Say what a training step needs, and what it costs to need less, before anything runs: see docs/pytorch.md.
 
         answer = ebb.torch.plan(model, (x, y), optimizer, "24GiB", loss=lambda model, batch: ..., machine="card.json")
@@ -182,13 +210,14 @@ def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine
     which the default loss calls the model, to take its output or that output's `loss`; or a function that makes them for a
     batch size. Then the largest batch that keeps the budget is found, and is what is described, if no `batch` is given.
     budget: as for `Budget`; by default what the machine's device holds. machine: a machine file, or None for round
-    figures of a desktop. spill: where tensors may move, "none", "ram" (the default where a machine is given) or "disk".
+    figures of a desktop. spill: where tensors may move: "none", "ram" (the default where a machine is given), "disk", or a
+    folder, which is a disk, too.
     moves_all: what the model and the optimizer hold may move there, too, as with a Budget that is given both.
-    curve: how many budgets to plan for. effort: of the search for plans.
+    curve: how many budgets to plan for. effort: of the search for plans. quiet: no lines on stderr while it is at work.
 
     ValueError, TypeError: wrong use. Budgets that nothing keeps are an answer, not an exception."""
     question = _Question(model, inputs, optimizer, loss, machine, spill, effort, moves_all)
-    n_bytes, share = _budget.bytes_of(budget) if budget is not None else (
+    n_bytes, share = _budget.bytes_or_share(budget) if budget is not None else (
         question.machine.capacity_bytes(planning.DEVICE), None)
     if not isinstance(curve, int) or curve < 0:
         raise ValueError(f"ebb: curve is a number of budgets, not {curve!r}")
@@ -196,11 +225,16 @@ def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine
         raise ValueError("ebb: batch is at least 1, and needs inputs that are a function of it")
     if _budget.is_running():
         raise RuntimeError("ebb: a step of a Budget is running; plan before it")
-    with unset_fake_temporarily(), torch.enable_grad():
-        return _answer(question, n_bytes, share, batch, curve, callable(inputs))
+    teller = _say.Teller(quiet)
+    try:
+        with unset_fake_temporarily(), torch.enable_grad():
+            return _answer(question, teller, n_bytes, share, batch, curve, callable(inputs))
+    finally:
+        teller.end()
 
 
-def _answer(question, n_bytes, share, batch, curve, has_batches):
+def _answer(question, teller, n_bytes, share, batch, curve, has_batches):
+    teller.begin("step", "running the step on fake tensors" + (" of several batches" if has_batches else ""))
     if has_batches and share is not None:
         n_bytes, share = int(share * question.probe(batch or 1).plain_bytes), None
     largest = largest_plain = None
@@ -212,10 +246,14 @@ def _answer(question, n_bytes, share, batch, curve, has_batches):
     probe = question.probe(batch)
     if share is not None:
         n_bytes = int(share * probe.plain_bytes)
+    n_budgets = curve + (n_bytes is not None)
+    teller.begin("plan", f"planning for the least budget{f' and {n_budgets} more' if n_budgets else ''}")
     at, points = probe.point(n_bytes), probe.curve(curve)
     devices = probe.fakes.devices or {"cpu"}
     return Answer(plain_bytes=probe.plain_bytes, plain_s=probe.plain_s, least_bytes=probe.least.peak_bytes,
                   budget_bytes=n_bytes, fits=None if n_bytes is None else at is not None,
                   needs_plan=n_bytes is not None and probe.plain_bytes > n_bytes, at=at, curve=points, batch=batch,
-                  largest_batch=largest, largest_plain_batch=largest_plain, device=", ".join(sorted(devices)),
+                  largest_batch=largest, largest_plain_batch=largest_plain,
+                  hint=question.hint(probe.least.peak_bytes) if n_bytes is not None and at is None else None,
+                  is_nominal=question.machine.is_nominal, device=", ".join(sorted(devices)),
                   computed_on=", ".join(sorted(devices - probe.fakes.moved | ({"cpu"} if probe.fakes.moved else set()))))

@@ -23,10 +23,14 @@ static const ebb_study_what_if *find_row(const ebb_study *s, const char *key) {
     return NULL;
 }
 
-/* What leaks has no end, so whatever else wins more comes after it. */
+/* What leaks has no end, so whatever else wins more comes after it. A budget comes next: it does what is below it in
+ * one, and changes no result. */
+static unsigned rank_of(const ebb_study_tip *tip) {
+    return strcmp(tip->key, "leak") == 0 ? 0 : strcmp(tip->key, "budget") == 0 ? 1 : 2;
+}
+
 static bool comes_before(const ebb_study_tip *a, const ebb_study_tip *b) {
-    const bool a_leaks = strcmp(a->key, "leak") == 0, b_leaks = strcmp(b->key, "leak") == 0;
-    return a_leaks != b_leaks ? a_leaks : a->won_bytes > b->won_bytes;
+    return rank_of(a) != rank_of(b) ? rank_of(a) < rank_of(b) : a->won_bytes > b->won_bytes;
 }
 
 ebb_status ebb__study_add_tip(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence,

@@ -407,6 +407,21 @@ static uint64_t called_bytes(const trial *t) {
     return bytes;
 }
 
+/* By classes, operators or functions. */
+static bool has_batch_norm(const ebb_study *s) {
+    for (size_t i = 0; i < s->classes.n; i++) {
+        if (strstr(s->classes.data[i], "BatchNorm") != NULL) { return true; }
+    }
+    for (size_t i = 0; i < s->steps.n; i++) {
+        if (strstr(ebb_trace_reader_string(s->reader, s->steps.data[i].op), "batch_norm") != NULL) { return true; }
+    }
+    for (uint32_t stack = 1; stack <= s->max_stack; stack++) {
+        const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
+        if (strstr(ebb_trace_reader_string(s->reader, f.function), "batch_norm") != NULL) { return true; }
+    }
+    return false;
+}
+
 static ebb_status tell(trial *t, uint64_t kinds) {
     ebb_study *s = t->study;
     const uint64_t peak_bytes = s->summary.peak_bytes;
@@ -422,14 +437,17 @@ static ebb_status tell(trial *t, uint64_t kinds) {
     char from[ADVICE_BYTES_CHARS], held[ADVICE_BYTES_CHARS], to[ADVICE_BYTES_CHARS];
     return ebb__study_add_tip(
         s, "checkpoint", peak_bytes - least_bytes,
-        ebb__bump_printf(&s->bump,
-                         "%s of the %s at the peak are activations that wait for the backward pass and that %s made: "
-                         "calling %s%s through torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) keeps "
-                         "what comes out of %s and computes the rest again; the peak would be about %s",
-                         ebb_bytes_format(called_bytes(t), held, sizeof held),
-                         ebb_bytes_format(peak_bytes, from, sizeof from), n_live > 1 ? "these modules" : "one module",
-                         n_live > 1 ? "each of " : "", names.first, n_live > 1 ? "each" : "it",
-                         ebb_bytes_format(least_bytes, to, sizeof to)),
+        ebb__bump_printf(
+            &s->bump,
+            "%s of the %s at the peak are activations that wait for the backward pass and that %s made: "
+            "calling %s%s through torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) keeps "
+            "what comes out of %s and computes the rest again; the peak would be about %s%s",
+            ebb_bytes_format(called_bytes(t), held, sizeof held), ebb_bytes_format(peak_bytes, from, sizeof from),
+            n_live > 1 ? "these modules" : "one module", n_live > 1 ? "each of " : "", names.first,
+            n_live > 1 ? "each" : "it", ebb_bytes_format(least_bytes, to, sizeof to),
+            has_batch_norm(s) ? "; batch norm updates its running statistics twice then, which changes what "
+                                "evaluation gives"
+                              : ""),
         &names);
 }
 

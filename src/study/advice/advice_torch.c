@@ -168,6 +168,49 @@ static ebb_status peak_of(const ebb_study *s, const uint8_t *purpose, advice_pur
     return EBB_OK;
 }
 
+/* ---- a budget --------------------------------------------------------------------------------- */
+
+/* Blocks of the CPU cannot leave for the host. The device is the chosen one, else the first. */
+static bool is_on_host(const ebb_study *s) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(s->reader, &n, &chosen);
+    if (n > 0 && devices[chosen].is_named) { return devices[chosen].is_host; }
+    const char *device = ebb_trace_reader_note(s->reader, "device");
+    if (device == NULL) { device = ebb_trace_reader_note(s->reader, "space.0"); }
+    return device != NULL && study_begins_with(device, "cpu");
+}
+
+static bool has_gradients(const ebb_study *s) {
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (s->blocks.data[b].likely_role == EBB_ROLE_GRADIENT) { return true; }
+    }
+    return false;
+}
+
+/* A program that trains, and whose peak is of what a Budget can move or compute again. How far it can go down is told
+ * if it is known what lies idle. */
+static ebb_status advise_budget(ebb_study *s, const uint8_t *purpose) {
+    const uint64_t peak_bytes = s->summary.peak_bytes,
+                   activation_bytes = share_at_peak(s, purpose, PURPOSE_ACTIVATION).bytes;
+    const uint64_t held_bytes = study_add(activation_bytes, share_at_peak(s, purpose, PURPOSE_STATE).bytes);
+    const ebb_study_swappable *w = &s->swappable;
+    if (!has_gradients(s) || !ebb__study_is_worth(held_bytes, peak_bytes)) { return EBB_OK; }
+    if (w->known && w->peak_bytes >= peak_bytes) { return EBB_OK; }
+    char to[ADVICE_BYTES_CHARS];
+    const char *how_far = w->known ? ebb__bump_printf(&s->bump, "; with copies alone the peak could be as low as %s",
+                                                      ebb_bytes_format(w->peak_bytes, to, sizeof to))
+                                   : "";
+    if (how_far == NULL) { return EBB_E_NO_MEMORY; }
+    return ebb__study_add_tip(
+        s, "budget", w->known ? peak_bytes - w->peak_bytes : 0,
+        ebb__bump_printf(&s->bump,
+                         "to keep a budget with the same bits: fit = ebb.torch.Budget(\"SIZE\", model, optimizer%s) "
+                         "before the loop, "
+                         "\"with fit.step():\" around each step%s; ebb.torch.plan says what it costs",
+                         is_on_host(s) ? ", spill=\"FOLDER\"" : "", how_far),
+        NULL);
+}
+
 /* ---- the optimizer ---------------------------------------------------------------------------- */
 
 static double percent(uint64_t part, uint64_t whole) {
@@ -260,7 +303,7 @@ static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
         s, "optimizer_state", won_bytes,
         ebb__bump_printf(&s->bump,
                          "the optimizer's state is %s of the peak (%.1f %%): kept in 8 bits rather than 32 "
-                         "(%s), the peak would be %s",
+                         "(%s), which changes the result, the peak would be %s",
                          ebb_bytes_format(state_bytes, state, sizeof state), percent(state_bytes, peak_bytes), names,
                          ebb_bytes_format(small_bytes, small, sizeof small)),
         NULL);
@@ -305,7 +348,7 @@ static ebb_status tell_step(ebb_study *s, const uint8_t *purpose, const optimize
             ebb__bump_printf(
                 &s->bump,
                 "the peak is in the optimizer's step, whose temporaries are %s of it: with fused=True, which "
-                "needs none, the peak would be %s%s",
+                "needs none and may round differently, the peak would be %s%s",
                 temp, ebb_bytes_format(least_bytes, least, sizeof least),
                 can_be_few ? "; with foreach=False they are of one parameter at a time" : ""),
             NULL);
@@ -419,16 +462,6 @@ static ebb_status advise_gradients(ebb_study *s) {
 
 /* ---- what could leave ------------------------------------------------------------------------- */
 
-/* Blocks of the CPU cannot leave for the host. The device is the chosen one, else the first. */
-static bool is_on_host(const ebb_study *s) {
-    size_t n = 0, chosen = 0;
-    const ebb_trace_device *devices = ebb_trace_reader_devices(s->reader, &n, &chosen);
-    if (n > 0 && devices[chosen].is_named) { return devices[chosen].is_host; }
-    const char *device = ebb_trace_reader_note(s->reader, "device");
-    if (device == NULL) { device = ebb_trace_reader_note(s->reader, "space.0"); }
-    return device != NULL && study_begins_with(device, "cpu");
-}
-
 /* Whether the backward pass reads it, as far as the source tells phases: what it does not read is not saved for it. */
 static bool is_read_in_backward(const ebb_study *s, size_t block) {
     for (size_t i = s->blocks.data[block].first_access; i < study_first_access(s, block + 1); i++) {
@@ -528,7 +561,7 @@ static ebb_status advise_away(ebb_study *s, const uint8_t *purpose, bool *are) {
     }
     return propose(s, &(proposal){"offload", "parameters and optimizer state",
                                   "FSDP's CPUOffload keeps both on the host, torchao.optim.CPUOffloadOptimizer the "
-                                  "state",
+                                  "state (updates are computed there then, and may round differently)",
                                   are});
 }
 
@@ -549,6 +582,7 @@ static ebb_status advise_recording(ebb_study *s) {
 
 static ebb_status advise(ebb_study *s, const bool *leaks, uint8_t *purpose) {
     EBB_TRY(find_purposes(s, leaks, purpose));
+    EBB_TRY(advise_budget(s, purpose));
     EBB_TRY(ebb__study_advise_checkpoint(s, purpose));
     EBB_TRY(advise_state(s, purpose));
     EBB_TRY(advise_step(s, purpose));
