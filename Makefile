@@ -22,7 +22,9 @@
 JOBS ?= 2
 PREFIX ?= /usr/local
 CMAKE ?= cmake
-BUILD = $(CMAKE) --build
+# CMake starts a make of its own, which gets the number of jobs: JOBS, or the N of `make -jN`.
+N_JOBS = $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(JOBS))
+BUILD = MAKEFLAGS= $(CMAKE) --build
 T ?=
 S ?= 60
 B ?= ref
@@ -32,7 +34,7 @@ BUILT ?=
 OUT ?= bench/results/cuda-$(shell date +%F)
 
 all: build/release/CMakeCache.txt
-	$(BUILD) build/release -j$(JOBS)
+	$(BUILD) build/release -j$(N_JOBS)
 
 build/release/CMakeCache.txt:
 	$(CMAKE) -S . -B build/release -DEBB_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -65,7 +67,7 @@ endif
 built-bench:
 ifeq ($(BUILT),)
 	$(MAKE) all
-	$(BUILD) build/release -j$(JOBS) --target bench_workspaces
+	$(BUILD) build/release -j$(N_JOBS) --target bench_workspaces
 else
 	$(link_nvidia)
 endif
@@ -89,8 +91,8 @@ bench-cuda: built-bench
 # A build with all that tests/card runs.
 define build_for_card
 $(CMAKE) -S . -B $(1) -DEBB_TESTS=ON -DEBB_DEBUG=2 $(2)
-$(BUILD) $(1) -j$(JOBS) --target ebb_cli --target test_conformance_cuda
-@test ! -e $(1)/CMakeFiles/ebb_cuda.dir || $(BUILD) $(1) -j$(JOBS) --target ebb_cuda
+$(BUILD) $(1) -j$(N_JOBS) --target ebb_cli --target test_conformance_cuda
+@test ! -e $(1)/CMakeFiles/ebb_cuda.dir || $(BUILD) $(1) -j$(N_JOBS) --target ebb_cuda
 endef
 
 test-cuda: built-tests
@@ -100,7 +102,7 @@ test-cuda: built-tests
 
 dry-cuda:
 	$(call build_for_card,build/fake,-DEBB_CUDA=FAKE)
-	$(BUILD) build/fake -j$(JOBS) --target bench_workspaces
+	$(BUILD) build/fake -j$(N_JOBS) --target bench_workspaces
 	@SMALL="resnet_cifar:1 --image 32x32 --batch 6 --classes 10" EBB=build/fake/ebb tools/run-tests -t 3000 tests/card
 	bench/bench_cuda.py --build build/fake --tiny --rounds 1 --deadline 1800 $(if $(TORCH),--torch "$(TORCH)") -o build/fake/cuda.csv
 
@@ -113,13 +115,13 @@ install: all
 fuzz:
 	@test -n "$(T)" || { echo "say which: make fuzz T=NAME, one of" tests/fuzz/fuzz_*.c; exit 2; }
 	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DEBB_FUZZ=ON -DEBB_TESTS=OFF -DEBB_DEBUG=2
-	$(BUILD) build/fuzz -j$(JOBS) --target fuzz_$(T)
+	$(BUILD) build/fuzz -j$(N_JOBS) --target fuzz_$(T)
 	mkdir -p build/fuzz/corpus/$(T) tests/fuzz/corpus/$(T)
 	build/fuzz/fuzz_$(T) -max_total_time=$(S) build/fuzz/corpus/$(T) tests/fuzz/corpus/$(T)
 
 test-backend:
 	$(CMAKE) -S . -B build/test -DEBB_DEBUG=2 -DEBB_SANITIZE=address,undefined
-	$(BUILD) build/test -j$(JOBS)
+	$(BUILD) build/test -j$(N_JOBS)
 	tools/run-tests --only 'test_conformance_$(B)' --only 'test_$(B)*' build/test
 
 format:

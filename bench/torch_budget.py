@@ -23,6 +23,7 @@ import gc
 import hashlib
 import os
 import pickle
+import re
 import statistics
 import sys
 import tempfile
@@ -42,6 +43,7 @@ COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p1
            "moved_out_bytes", "same_bits", "message")
 N_UNTIMED = 3
 RIVALS = "checkpoint per block", "save_on_cpu"
+LEAST = ", the least"  # of a way whose budget was refused, so that it got the least that ebb named
 
 
 def checkpoint_blocks(blocks):
@@ -188,7 +190,7 @@ def group(name, ways, net, step, args, writer):
             least = way.told.get("least")
             if least and not way.way.endswith("least"):
                 way.end()
-                running[i] = Way(way.way + ", the least", net, step, args, least)
+                running[i] = Way(way.way + LEAST, net, step, args, least)
                 while len(running[i].peaks) <= len(running[0].peaks) - 1 and "error" not in running[i].told:
                     running[i].step()
     for way in running:
@@ -230,8 +232,14 @@ def table(path):
             if found["way"] == "plain" and found["group"] != "shares":
                 continue
             budget, excess = (found[key] for key in ("budget_bytes", "excess_percent"))
-            print(f"| {found['net']}{', ' * bool(found['step'])}{found['step']} | {found['way']}"
-                  f"{' at the peak of ' + found['group'][3:] if found['group'].startswith('as ') and budget else ''} | "
+            way = found["way"].removesuffix(LEAST)
+            if found["group"].startswith("as ") and budget:
+                way += ", given the peak of " + found["group"][3:].replace("save_on_cpu", "`save_on_cpu`")
+            elif way.endswith("%"):
+                way = re.sub(r" (\d+)%$", r", given \1 %", way)
+            if found["way"].endswith(LEAST):
+                way += ": refused, the least"
+            print(f"| {found['net']}{', ' * bool(found['step'])}{found['step']} | {way} | "
                   f"{f'{int(budget) / 1e6:.1f} MB' if budget else ''} | {int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB | "
                   f"{excess + ' %' if excess else ''} | {found['times_plain']} | "
                   f"{'same' if found['same_bits'] == 'yes' else 'other'} |")

@@ -37,6 +37,9 @@ void ebb__cli_say(const char *fmt, ...) EBB_PRINTF(1, 2);
 /* The same for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
+/* Say on stderr that this picture or page was written. */
+void ebb__cli_wrote(const char *path);
+
 /* Whether --device asks for the list of devices. */
 bool ebb__cli_lists_devices(const char *device);
 /* Print the devices of the recording at path to stdout; an exit code. */
@@ -253,16 +256,14 @@ void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
 
-/* Print text, of valid characters, after n_before columns that are printed already, and end the line. Where stdout is
- * not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
-void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text);
-
+/* A line of --help: a name in its column, and what it is, in as many lines as that takes. */
+void ebb__cli_print_about(FILE *out, size_t width, const char *name, const char *about);
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
 /* ---- the progress line (progress.c) ------------------------------------------------------------ */
 
-/* Where stderr is not a terminal, only work of minutes prints a line. main calls begin and end. */
+/* Where stderr is not a terminal, only work of seconds prints lines. main calls begin and end. */
 void ebb__progress_begin(void);
 void ebb__progress_end(void);
 /* Show what is being done, such as "reading FILE", until the line is cleared. n_done of its n pieces are done; n 0: the
@@ -286,6 +287,16 @@ size_t ebb__cli_character(const char *text);
 /* The columns that the variable COLUMNS asks for, else those of the terminal that stdout goes to; 0: it is not a
  * terminal, or its width is not known. */
 uint32_t ebb__cli_columns(void);
+
+/* The columns that a line printed on out may have: as above of stdout and stderr, 100 where that says nothing. */
+size_t ebb__cli_line_columns(FILE *out);
+
+/* Print text, of valid characters, on out, after n_before columns that are printed already, and end the line. Where out
+ * is not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
+void ebb__cli_print_words(FILE *out, size_t n_before, size_t n_indent, const char *text);
+
+/* The same for --help, after an empty line. */
+void ebb__cli_print_paragraph(FILE *out, const char *text);
 
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
  * buf ends. Returns buf. */

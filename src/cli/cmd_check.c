@@ -71,9 +71,11 @@ static void print_holders(const ebb_study *study) {
     const ebb_study_holder *holders = ebb_study_holders(study, group, &n);
     for (size_t i = 0; i < n && i < N_NAMED; i++) {
         const char *name = ebb__cli_holder_label(holders[i].label, group);
-        printf("  held %12s %6" PRIu64 " block%s %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
-               holders[i].n_blocks, holders[i].n_blocks == 1 ? " " : "s",
-               ebb__cli_shorten(name, n_label, label, sizeof label));
+        const int n_before =
+            printf("  held %12s %6" PRIu64 " block%s ", ebb_bytes_format(holders[i].bytes, text, sizeof text),
+                   holders[i].n_blocks, holders[i].n_blocks == 1 ? " " : "s");
+        ebb__cli_shorten(name, n_label, label, sizeof label);
+        ebb__cli_print_words(stdout, n_before > 0 ? (size_t)n_before : 0, NUMBER_COLUMNS, label);
     }
 }
 
@@ -216,12 +218,9 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fprintf(out,
-            "\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
-            "limits,\n"
-            "1: it is not, and what grew is named. A recording that is cut off, and a snapshot without history, are "
-            "refused\n"
-            "with exit code 3.\n");
+    ebb__cli_print_paragraph(out, "FILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the "
+                                  "peak is within both limits, 1: it is not, and what grew is named. A recording that "
+                                  "is cut off, and a snapshot without history, are refused with exit code 3.");
 }
 
 const ebb_cli_command ebb__cli_check = {

@@ -125,6 +125,7 @@ static int compare_and_show(const ebb_cli_subject *s, const compare_values *valu
     }
     if (status == EBB_OK && values->out != NULL) { status = ebb_comparison_save(comparison, values->out); }
     const int code = status == EBB_OK ? show(values, &shown) : ebb__cli_failed(status);
+    if (status == EBB_OK && values->out != NULL) { ebb__cli_wrote(values->out); }
     ebb_comparison_destroy(comparison);
     return code;
 }
@@ -177,10 +178,9 @@ static int run_compare(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fputs("\nPROGRAM is what ebb plan takes. A policy that has no plan for a budget has a dash in the table and a note "
-          "on "
-          "stderr.\nThe gap is how far the predicted time is above the time that no plan can beat.\n",
-          out);
+    ebb__cli_print_paragraph(
+        out, "PROGRAM is what ebb plan takes. Where a policy has no plan for a budget, a note on stderr says why. The "
+             "gap is how far the predicted time is above the time that no plan can beat.");
     ebb__cli_print_names(out);
 }
 

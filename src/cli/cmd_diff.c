@@ -41,11 +41,14 @@ static const struct {
 #define MIN_LABEL_COLUMNS 24     /* a terminal without room for this gets each row in two lines */
 #define NARROW_NUMBER_COLUMNS 22 /* the difference and the per cent in the first of them */
 
-static void print_label(const char *label, size_t n_columns, bool is_long_cut) {
+/* In n_columns; a longer one is cut on a terminal, and elsewhere stands whole in a line of its own. */
+static void print_label(const char *indent, const char *label, size_t n_columns) {
     char shown[4096];
-    (void)ebb__cli_shorten(label, is_long_cut ? n_columns : 0, shown, sizeof shown);
-    const size_t n = ebb__cli_count(shown);
-    printf("%s%*s", shown, n < n_columns ? (int)(n_columns - n) : 0, "");
+    const bool is_cut = ebb__cli_columns() > 0;
+    const size_t n = ebb__cli_count(ebb__cli_shorten(label, is_cut ? n_columns : 0, shown, sizeof shown));
+    printf("%s%s", indent, shown);
+    if (n > n_columns) { printf("\n%s", indent); }
+    printf("%*s", (int)(n > n_columns ? n_columns : n_columns - n), "");
 }
 
 static void print_row(const char *indent, const char *label, uint64_t a_bytes, uint64_t b_bytes) {
@@ -56,13 +59,12 @@ static void print_row(const char *indent, const char *label, uint64_t a_bytes, u
     ebb_bytes_format(b_bytes, b, sizeof b);
     ebb__cli_delta(a_bytes, b_bytes, delta, sizeof delta);
     ebb__cli_delta_percent(a_bytes, b_bytes, percent, sizeof percent);
-    printf("%s", indent);
     if (n_missing <= LABEL_COLUMNS - MIN_LABEL_COLUMNS) {
-        print_label(label, LABEL_COLUMNS - n_missing - n_indent, n_columns > 0);
+        print_label(indent, label, LABEL_COLUMNS - n_missing - n_indent);
         printf(" %12s -> %12s %14s %10s\n", a, b, delta, percent);
     } else {
         const size_t n_label = n_columns > NARROW_NUMBER_COLUMNS ? n_columns - NARROW_NUMBER_COLUMNS : 1;
-        print_label(label, n_label > n_indent ? n_label - n_indent : 1, true);
+        print_label(indent, label, n_label > n_indent ? n_label - n_indent : 1);
         printf(" %12s %8s\n%s  %s -> %s\n", delta, percent, indent, a, b);
     }
 }
@@ -169,9 +171,8 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fprintf(
-        out,
-        "\nA and B are traces of ebb's, or any files that `ebb import` reads. docs/diff.md explains what is shown.\n");
+    ebb__cli_print_paragraph(
+        out, "A and B are traces of ebb's, or any files that `ebb import` reads. docs/diff.md explains what is shown.");
 }
 
 const ebb_cli_command ebb__cli_diff = {

@@ -191,7 +191,7 @@ static void print_formats(FILE *out) {
     fprintf(out, "\nFILE may be gzipped; - is standard input.\n\nformats of recordings, which become traces:\n");
     for (size_t i = 0; (name = format_at(i, &about, &is_program)) != NULL; i++) {
         if (is_program && !was_program) { fprintf(out, "\nformats of programs (from - only with --format):\n"); }
-        fprintf(out, "  %-18s %s\n", name, about);
+        ebb__cli_print_about(out, 18, name, about);
         was_program = is_program;
     }
 }

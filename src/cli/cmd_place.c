@@ -357,11 +357,12 @@ static int run_place(const ebb_cli_command *command, int argc, char **argv) {
 
 static void print_solvers(FILE *out) {
     const char *name = NULL, *about = "";
-    fprintf(out, "\nFILE is a CSV (docs/place-format.md), a program, a plan, a trace, or a recording that `ebb "
-                 "import`\nreads; - is standard input.\n");
+    ebb__cli_print_paragraph(out,
+                             "FILE is a CSV (docs/place-format.md), a program, a plan, a trace, or a recording that "
+                             "`ebb import` reads; - is standard input.");
     fprintf(out, "\nsolvers (the first is the default):\n");
     for (size_t i = 0; (name = ebb_place_solver_name(i, &about)) != NULL; i++) {
-        fprintf(out, "  %-18s %s\n", name, about);
+        ebb__cli_print_about(out, 18, name, about);
     }
 }
 

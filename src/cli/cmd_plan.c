@@ -273,6 +273,7 @@ static int draw_curve(const ebb_cli_subject *s, const plan_values *values) {
     if (status == EBB_OK) { status = ebb_comparison_save(comparison, values->curve); }
     if (status == EBB_OK) { ebb__cli_show(&shown, values->json); }
     const int code = status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
+    if (status == EBB_OK) { ebb__cli_wrote(values->curve); }
     ebb_comparison_destroy(comparison);
     return code;
 }
@@ -308,7 +309,7 @@ static int check_plan(const ebb_cli_subject *s, const plan_values *values) {
     return code;
 }
 
-/* An output may replace neither the other one nor what is read. */
+/* An output may replace neither the other one nor what is read, and is not to fail after the work. */
 static int check_outputs(const plan_values *values, const char *name) {
     const ebb_cli_output outputs[] = {
         {"-o", values->out}, {"--program-out", values->program_out}, {"--curve", values->curve}};
@@ -321,6 +322,8 @@ static int check_outputs(const plan_values *values, const char *name) {
             if (path == NULL || inputs[j] == NULL || !ebb__cli_is_same_file(path, inputs[j])) { continue; }
             return ebb__cli_usage("plan: %s is what is read", path);
         }
+        const ebb_status status = outputs[i].path != NULL ? ebb_path_check_writable(outputs[i].path) : EBB_OK;
+        if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
     return EBB_EXIT_DONE;
 }
@@ -356,12 +359,10 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fputs("\nPROGRAM is a file that --program-out wrote, or a recording: a trace, or whatever else `ebb import` reads. "
-          "Of a\n"
-          "recording one iteration is planned for, or all of it where none is found. Its steps are never run again, "
-          "since\n"
-          "a recording does not tell whether they can be. --device N is then the accelerator whose blocks are meant.\n",
-          out);
+    ebb__cli_print_paragraph(out, "PROGRAM is a file that --program-out wrote, or a recording: a trace, or whatever "
+                                  "else `ebb import` reads. One iteration of a recording is planned for, or all of it "
+                                  "where none is found. Its steps are never run again, since a recording does not tell "
+                                  "whether they can be. --device N is then the accelerator whose blocks are meant.");
     ebb__cli_print_names(out);
 }
 

@@ -151,7 +151,7 @@ static void print_shares(const ebb_link *host) {
              "a copy, kernels keep %.0f %% of their speed (those bound by memory %.0f %%), the copy %.0f %% (%.0f %%)",
              100 * work[EBB_STEP_ARITHMETIC], 100 * work[EBB_STEP_TRAFFIC], 100 * copy[EBB_STEP_ARITHMETIC],
              100 * copy[EBB_STEP_TRAFFIC]);
-    ebb__cli_print_words((size_t)printf("beside   "), 9, text);
+    ebb__cli_print_words(stdout, (size_t)printf("beside   "), 9, text);
 }
 
 static void print_device(size_t number, const ebb_device_info *info, bool is_measured) {

@@ -50,11 +50,11 @@ typedef struct record_values {
 #define AT(member) offsetof(record_values, member)
 static const ebb_cli_option record_options[] = {
     {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace",
-     "where the trace goes (COMMAND.trace, or COMMAND-2.trace where that is there);\n"
-     "                             of other processes to OUT.trace.PID"},
+     "where the trace goes (COMMAND.trace, or COMMAND-2.trace where that is there); of other processes to "
+     "OUT.trace.PID"},
     {"--limit", EBB_CLI_BYTES, AT(limit), "SIZE",
-     "refuse what goes beyond: of each CUDA device where one is used, else of the host. It counts\n"
-     "                             what is recorded: nothing below --min-size, no files, no stacks"},
+     "refuse what goes beyond: of each CUDA device where one is used, else of the host. It counts "
+     "what is recorded: nothing below --min-size, no files, no stacks"},
     {"--min-size", EBB_CLI_BYTES, AT(min_size), "SIZE", "leave out smaller allocations (64KiB)"},
     {"--stacks", EBB_CLI_COUNT, AT(stacks), "N", "callers of each allocation, at most 32 (16)"},
     {"--no-kernels", EBB_CLI_FLAG, AT(no_kernels), NULL, "leave CUPTI alone: no kernels and copies of CUDA devices"},
@@ -64,8 +64,7 @@ static const ebb_cli_option record_options[] = {
 
 static int fail_errno(const char *what) {
     const int cause = errno;
-    char shown[MAX_PATH_BYTES];
-    fprintf(stderr, "ebb: record: %s: %s\n", ebb__cli_clean(what, shown, sizeof shown), strerror(cause));
+    ebb__cli_say("record: %s: %s", what, strerror(cause));
     return EBB_EXIT_IO;
 }
 
@@ -181,8 +180,7 @@ static int why_no_command(const char *command) {
 }
 
 static int say_cannot_run(const char *command, int cause) {
-    char shown[MAX_PATH_BYTES];
-    fprintf(stderr, "ebb: record: cannot run %s: %s\n", ebb__cli_clean(command, shown, sizeof shown), strerror(cause));
+    ebb__cli_say("record: cannot run %s: %s", command, strerror(cause));
     return cause == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
@@ -266,13 +264,12 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
 
 /* What the library told beside the trace, of kernels and copies, goes into it; not while its process may write on. */
 static void add_steps(const char *path, bool may_run) {
-    char steps[MAX_PATH_BYTES], shown[MAX_PATH_BYTES];
+    char steps[MAX_PATH_BYTES];
     uint64_t n_steps = 0, n_lost = 0;
     const int n = snprintf(steps, sizeof steps, "%s" STEPS, path);
     if (n < 0 || (size_t)n >= sizeof steps || access(steps, F_OK) != 0) { return; }
     if (may_run) {
-        fprintf(stderr, "ebb: record: %s" STEPS " has its kernels and copies: its process may still run\n",
-                ebb__cli_clean(path, shown, sizeof shown));
+        ebb__cli_say("record: %s" STEPS " has its kernels and copies: its process may still run", path);
         return;
     }
     ebb__progress_tell("adding kernels and copies", 0, 0);
@@ -283,10 +280,9 @@ static void add_steps(const char *path, bool may_run) {
         return;
     }
     (void)unlink(steps);
-    fprintf(stderr, "ebb: record: %s: %" PRIu64 " kernels and copies", ebb__cli_clean(path, shown, sizeof shown),
-            n_steps);
-    if (n_lost > 0) { fprintf(stderr, ", %" PRIu64 " were lost", n_lost); }
-    fprintf(stderr, "\n");
+    char lost[48] = "";
+    if (n_lost > 0) { snprintf(lost, sizeof lost, ", %" PRIu64 " were lost", n_lost); }
+    ebb__cli_say("record: %s: %" PRIu64 " kernels and copies%s", path, n_steps, lost);
 }
 
 /* Without the plug-in functions keep the names that the recorder knew. */
@@ -308,7 +304,7 @@ static int name_callers(const char *path) {
 /* The callers get their names in a process of its own: the files that have them are anyone's, and one that is damaged
  * may end it. Then they stay addresses in their files. */
 static void add_names(const char *path) {
-    char merged[MAX_PATH_BYTES], shown[MAX_PATH_BYTES];
+    char merged[MAX_PATH_BYTES];
     int status = 0;
     const pid_t pid = fork();
     if (pid == 0) { _exit(name_callers(path)); }
@@ -318,19 +314,17 @@ static void add_names(const char *path) {
     if (pid > 0 && !WIFSIGNALED(status)) { return; } /* it has said what went wrong */
     snprintf(merged, sizeof merged, "%s" MERGED, path);
     (void)unlink(merged);
-    fprintf(stderr, "ebb: record: %s: %s; its callers stay addresses in their files\n",
-            ebb__cli_clean(path, shown, sizeof shown),
-            pid < 0                       ? strerror(errno)
-            : WTERMSIG(status) == SIGALRM ? "reading debug information took too long"
-                                          : "debug information could not be read");
+    ebb__cli_say("record: %s: %s; its callers stay addresses in their files", path,
+                 pid < 0                       ? strerror(errno)
+                 : WTERMSIG(status) == SIGALRM ? "reading debug information took too long"
+                                               : "debug information could not be read");
 }
 
 /* *has_device becomes true where there are blocks of a device. EBB_EXIT_IO: there is no trace in the file. */
 static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has_device) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
-    char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_PATH_BYTES];
-    (void)ebb__cli_clean(path, shown, sizeof shown);
+    char peak[32], most[32], shown_command[MAX_PATH_BYTES];
     ebb__progress_tell("reading the trace", 0, 0);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
     if (status == EBB_OK) { status = add_up(reader, &t); }
@@ -339,14 +333,14 @@ static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has
         (void)ebb__cli_failed(status);
     } else {
         const char *command = ebb_trace_reader_note(reader, "command");
-        fprintf(stderr, "ebb: record: %s: %" PRIu64 " blocks, at most %s at once%s: %s\n", shown, t.n_blocks,
-                ebb_bytes_format(t.peak_bytes, peak, sizeof peak), t.complete ? "" : ", cut off",
-                ebb__cli_shorten(command != NULL ? command : "", MOST_SHOWN, shown_command, sizeof shown_command));
+        ebb__cli_say("record: %s: %" PRIu64 " blocks, at most %s at once%s: %s", path, t.n_blocks,
+                     ebb_bytes_format(t.peak_bytes, peak, sizeof peak), t.complete ? "" : ", cut off",
+                     ebb__cli_shorten(command != NULL ? command : "", MOST_SHOWN, shown_command, sizeof shown_command));
     }
     if (t.n_refused > 0) {
-        fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused\n", shown,
-                t.n_refused, t.n_refused == 1 ? "" : "s", ebb_bytes_format(limit, most, sizeof most),
-                t.n_refused == 1 ? "was" : "were");
+        ebb__cli_say("record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused", path, t.n_refused,
+                     t.n_refused == 1 ? "" : "s", ebb_bytes_format(limit, most, sizeof most),
+                     t.n_refused == 1 ? "was" : "were");
     }
     *has_device |= t.has_device;
     ebb_trace_reader_close(reader);
@@ -366,17 +360,14 @@ static int write_empty(const char *out, int code, size_t n_running) {
     (void)ebb_trace_writer_note(writer, "source", "ebb record");
     status = ebb_trace_writer_close(writer);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
-    char shown[MAX_PATH_BYTES];
-    (void)ebb__cli_clean(out, shown, sizeof shown);
     if (code != 0) {
-        fprintf(stderr, "ebb: record: %s is empty: the command ended with exit code %d\n", shown, code);
+        ebb__cli_say("record: %s is empty: the command ended with exit code %d", out, code);
         return EBB_EXIT_DONE;
     }
     const char *so_far = n_running > 0 ? " so far" : "";
-    fprintf(stderr,
-            "ebb: record: %s is empty: the command allocated nothing large%s, or takes no LD_PRELOAD (it is "
-            "static, or runs with other rights)\n",
-            shown, so_far);
+    ebb__cli_say("record: %s is empty: the command allocated nothing large%s, or takes no LD_PRELOAD (it is "
+                 "static, or runs with other rights)",
+                 out, so_far);
     return EBB_EXIT_DONE;
 }
 
@@ -394,10 +385,8 @@ static bool is_behind(const struct timespec *a, const struct timespec *b) {
 /* Remove a recording to which nothing was written, as on a full disk. Whether it was one. */
 static bool remove_empty(const char *path) {
     struct stat info;
-    char shown[MAX_PATH_BYTES];
     if (stat(path, &info) != 0 || info.st_size > 0 || unlink(path) != 0) { return false; }
-    fprintf(stderr, "ebb: record: %s: nothing was written to it, so there is no recording\n",
-            ebb__cli_clean(path, shown, sizeof shown));
+    ebb__cli_say("record: %s: nothing was written to it, so there is no recording", path);
     return true;
 }
 
@@ -449,10 +438,9 @@ static size_t count_running(void) {
 }
 
 static void tell_running(const char *out, size_t n) {
-    char shown[MAX_PATH_BYTES];
     if (n == 0) { return; }
-    fprintf(stderr, "ebb: record: %zu of the command's processes still run%s; what they record goes to %s.PID\n", n,
-            n == 1 ? "s" : "", ebb__cli_clean(out, shown, sizeof shown));
+    ebb__cli_say("record: %zu of the command's processes still run%s; what they record goes to %s.PID", n,
+                 n == 1 ? "s" : "", out);
 }
 
 /* A limit counts what is recorded; where that is little of what the command had, it emulates no smaller machine. */
@@ -462,22 +450,21 @@ static void tell_beyond(uint64_t limit) {
     if (limit == 0 || getrusage(RUSAGE_CHILDREN, &usage) != 0) { return; }
     const uint64_t peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (peak_bytes / 5 * 4 <= limit) { return; }
-    fprintf(stderr,
-            "ebb: record: a process had %s in memory, beyond the limit of %s: it counts no allocations below "
-            "--min-size, no files, no stacks\n",
-            ebb_bytes_format(peak_bytes, peak, sizeof peak), ebb_bytes_format(limit, most, sizeof most));
+    ebb__cli_say("record: a process had %s in memory, beyond the limit of %s: it counts no allocations below "
+                 "--min-size, no files, no stacks",
+                 ebb_bytes_format(peak_bytes, peak, sizeof peak), ebb_bytes_format(limit, most, sizeof most));
 }
 
 /* What the library could not do: a line a process that ended its recording early. Whether there was any. */
 static bool tell_failures(int says) {
-    char line[MAX_PATH_BYTES + 256], shown[sizeof line];
+    char line[MAX_PATH_BYTES + 256];
     const int fd = dup(says);
     bool any = false;
     FILE *lines = fd >= 0 && lseek(fd, 0, SEEK_SET) == 0 ? fdopen(fd, "r") : NULL;
     while (lines != NULL && fgets(line, sizeof line, lines) != NULL) {
         any = true;
         line[strcspn(line, "\n")] = '\0';
-        fprintf(stderr, "ebb: record: %s; the recording ends there\n", ebb__cli_clean(line, shown, sizeof shown));
+        ebb__cli_say("record: %s; the recording ends there", line);
     }
     if (lines != NULL) {
         fclose(lines);
@@ -500,7 +487,7 @@ static int record(const record_values *values, const char *out, char **command) 
     struct timespec start;
     bool has_run = false;
     if (!find_library(LIBRARY, library, sizeof library)) {
-        fprintf(stderr, "ebb: record: there is no %s beside libebb.so\n", LIBRARY);
+        ebb__cli_say("record: there is no %s beside libebb.so", LIBRARY);
         return EBB_EXIT_IO;
     }
     const int cause = why_no_command(command[0]);
@@ -561,7 +548,6 @@ static int check_out(const char *out, char **command) {
 
 /* Whether files can be made there: also those of other processes, with something in them. */
 static int check_room(const char *out) {
-    char shown[MAX_PATH_BYTES];
     struct rlimit files;
     const char *name = strrchr(out, '/') + 1;
     char *folder = strndup(out, (size_t)(name - out));
@@ -569,8 +555,7 @@ static int check_room(const char *out) {
     free(folder);
     if ((most >= 0 && strlen(name) + MAX_SUFFIX_BYTES > (size_t)most) ||
         strlen(out) + MAX_SUFFIX_BYTES >= MAX_PATH_BYTES) {
-        fprintf(stderr, "ebb: record: %s: the name is too long for those of other processes, with .PID after it\n",
-                ebb__cli_clean(out, shown, sizeof shown));
+        ebb__cli_say("record: %s: the name is too long for those of other processes, with .PID after it", out);
         return EBB_EXIT_IO;
     }
     if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < LEAST_FILE_BYTES) {
@@ -600,8 +585,7 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
             return ebb__cli_usage("record: no name for the trace was found: say where it goes with -o OUT.trace");
         }
         values.out = picked;
-        char shown[MAX_PATH_BYTES];
-        fprintf(stderr, "ebb: record: the trace goes to %s\n", ebb__cli_clean(picked, shown, sizeof shown));
+        ebb__cli_say("record: the trace goes to %s", picked);
     }
     exit_code = check_out(values.out, argv + end + 1);
     if (exit_code != EBB_EXIT_DONE) { return exit_code; }
@@ -613,10 +597,8 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void more_help(FILE *out) {
-    fprintf(
-        out,
-        "\nThe exit code is COMMAND's; 128 + a signal's number when one ended it, 127 when it was not found, 126 when\n"
-        "it cannot be run.\n");
+    ebb__cli_print_paragraph(out, "The exit code is COMMAND's; 128 + a signal's number when one ended it, 127 when it "
+                                  "was not found, 126 when it cannot be run.");
 }
 
 const ebb_cli_command ebb__cli_record = {

@@ -104,14 +104,16 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }
     if (status == EBB_OK && !ebb_report_is_complete(report)) { ebb__cli_warn_of_cut(arguments.at[0]); }
+    for (int i = 0; i < N_OUTPUTS && status == EBB_OK; i++) {
+        if (outputs[i].path != NULL) { ebb__cli_wrote(outputs[i].path); }
+    }
     ebb_report_destroy(report);
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_file_failed(status);
 }
 
 static void print_more(FILE *out) {
-    fprintf(
-        out,
-        "\nFILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.\n");
+    ebb__cli_print_paragraph(
+        out, "FILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.");
 }
 
 const ebb_cli_command ebb__cli_report = {

@@ -139,26 +139,26 @@ static ebb_status finish(ebb_trainer *trainer, const train_values *values, const
     return status == EBB_OK ? ebb_trainer_record_status(trainer) : status;
 }
 
-/* What became of the trace: it is closed with the run. Steps count from 1. */
-static void tell_trace(const ebb_trainer *trainer, const train_values *values, uint64_t last_step) {
+#define MAX_TOLD_BYTES 8192
+
+/* Write what became of the trace to buf: it is closed with the run. Steps count from 1. */
+static void tell_trace(const ebb_trainer *trainer, const train_values *values, uint64_t last_step, char *buf,
+                       size_t buf_bytes) {
     const uint64_t n_steps = ebb_trainer_get_info(trainer).n_steps;
     const uint64_t n_recorded = values->record_steps > 0 ? values->record_steps : 1;
     const uint64_t first_step = n_recorded < n_steps ? n_steps - n_recorded + 1 : 1;
     if (last_step < first_step) {
-        fprintf(stderr, "; no trace: it was to begin with step %" PRIu64, first_step);
+        snprintf(buf, buf_bytes, "; no trace: it was to begin with step %" PRIu64, first_step);
     } else if (ebb_trainer_record_status(trainer) == EBB_OK) {
-        char shown[4096];
-        fprintf(stderr, "; the trace up to here is in %s", ebb__cli_clean(values->record, shown, sizeof shown));
+        snprintf(buf, buf_bytes, "; the trace up to here is in %s", values->record);
     } else {
-        fprintf(stderr, "; %s", ebb_last_error());
+        snprintf(buf, buf_bytes, "; %s", ebb_last_error());
     }
 }
 
 /* The loss, or a value that was to be written, is not finite. */
 static int end_not_finite(const train_values *values) {
-    ebb__progress_clear();
-    fflush(stdout);
-    fprintf(stderr, "ebb: %s%s\n", ebb_last_error(), values->keep_going ? "" : " (--keep-going goes on)");
+    ebb__cli_say("%s%s", ebb_last_error(), values->keep_going ? "" : " (--keep-going goes on)");
     if (values->json) {
         ebb__json_begin();
         ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
@@ -175,14 +175,11 @@ static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint6
         if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    char shown[4096];
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: ended by signal %d", number);
-    if (values->checkpoint != NULL) {
-        fprintf(stderr, "; everything is in %s", ebb__cli_clean(values->checkpoint, shown, sizeof shown));
-    }
-    if (values->record != NULL) { tell_trace(trainer, values, last_step); }
-    fprintf(stderr, "\n");
+    char trace[MAX_TOLD_BYTES] = "";
+    const char *checkpoint = values->checkpoint != NULL ? values->checkpoint : "";
+    if (values->record != NULL) { tell_trace(trainer, values, last_step, trace, sizeof trace); }
+    ebb__cli_say("ended by signal %d%s%s%s", number, values->checkpoint != NULL ? "; everything is in " : "",
+                 checkpoint, trace);
     return 128 + number;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #define MANY_TIMES 10.0 /* of what was, in which a percentage is hard to read */
+#define HUGE_TIMES 1e6  /* of what was: more digits than its column has */
 #define SMALLEST 0.0005 /* of what was, that a percentage of one decimal shows */
 
 /* ---- a file ------------------------------------------------------------------------------------ */
@@ -94,15 +95,15 @@ char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size
         snprintf(buf, buf_bytes, "< 0.1 %%");
     } else if (now < MANY_TIMES * before) {
         snprintf(buf, buf_bytes, "%+.1f %%", (now - before) / before * 100.0);
-    } else if (now < MANY_TIMES * MANY_TIMES * before) {
-        snprintf(buf, buf_bytes, "x %.0f", now / before);
-    } /* else there was next to nothing; the difference says it */
+    } else {
+        snprintf(buf, buf_bytes, now < HUGE_TIMES * before ? "x %.0f" : "x %.0e", now / before);
+    }
     return buf;
 }
 
 /* ---- changes ----------------------------------------------------------------------------------- */
 
-#define WIDE_COLUMNS 100         /* a narrower terminal gets each change in two lines */
+#define WIDE_COLUMNS 100         /* a line; a narrower terminal, or a longer name in a file, gets two lines */
 #define NUMBER_COLUMNS 61        /* in front of a change's name */
 #define NARROW_NUMBER_COLUMNS 25 /* in front of it in two lines */
 
@@ -125,11 +126,14 @@ static void print_change(const ebb_diff_blocks *change) {
     snprintf(text, sizeof text, "%s%s%s", name, site[0] != '\0' ? ", " : "", site);
     ebb__cli_delta(change->a_bytes * n, change->b_bytes * n, delta, sizeof delta);
     printf("  %-6s %14s  ", ebb_diff_change_name(change->change), delta);
-    if (n_columns == 0 || n_columns >= WIDE_COLUMNS) {
+    const bool is_long =
+        n_columns == 0 && NUMBER_COLUMNS + ebb__cli_count(ebb__cli_clean(text, shown, sizeof shown)) > WIDE_COLUMNS;
+    if (!is_long && (n_columns == 0 || n_columns >= WIDE_COLUMNS)) {
         const size_t n_name = n_columns > 0 ? n_columns - NUMBER_COLUMNS : 0;
         printf("%6" PRIu64 " x %-26s %s\n", n, each, ebb__cli_shorten(text, n_name, shown, sizeof shown));
     } else {
-        const size_t n_name = n_columns > NARROW_NUMBER_COLUMNS ? n_columns - NARROW_NUMBER_COLUMNS : 1;
+        const size_t n_left = n_columns > NARROW_NUMBER_COLUMNS ? n_columns - NARROW_NUMBER_COLUMNS : 1;
+        const size_t n_name = n_columns > 0 ? n_left : 0;
         printf("%s\n    %" PRIu64 " x %s\n", ebb__cli_shorten(text, n_name, shown, sizeof shown), n, each);
     }
 }

@@ -29,8 +29,7 @@ void ebb__cli_studied_fini(ebb_cli_studied *studied);
 /* A holder's label, or words for one that the recording has no label for, such as "(no call stack)". */
 const char *ebb__cli_holder_label(const char *label, ebb_study_group group);
 
-/* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "< 0.1 %", "x 37", "new" where there was nothing, "" where there was
- * next to nothing. */
+/* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "< 0.1 %", "x 37", "x 5e+07", "new" where there was nothing. */
 char *ebb__cli_delta(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
 char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
 

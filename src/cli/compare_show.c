@@ -51,6 +51,11 @@ static void add_time(cells *row, const char *head, double s) {
     }
 }
 
+static const ebb_compared_budget *budget_of(const ebb_cli_shown *shown, const ebb_compared *row) {
+    size_t n = 0;
+    return &ebb_comparison_budgets(shown->comparison, &n)[row->budget];
+}
+
 /* Whether any plan copies between two tiers, either way. */
 static bool is_used(const ebb_cli_shown *shown, uint32_t near, uint32_t far) {
     size_t n = 0;
@@ -92,13 +97,15 @@ static void add_run(const ebb_compared_run *run, cells *out) {
     add(out, "loss bits", 9, "%08" PRIx32, run->loss_bits);
 }
 
-static cells make_row(const ebb_cli_shown *shown, const ebb_compared *row) {
+/* with_bound: the table says nowhere else what no plan is faster than. */
+static cells make_row(const ebb_cli_shown *shown, const ebb_compared *row, bool with_bound) {
     cells out = {.n = 0};
     add_bytes(&out, "peak", row->summary.peak_bytes);
     add_links(shown, row, &out);
     add(&out, "again", 6, "%" PRIu64, row->summary.n_recomputed_steps);
     add_time(&out, "stall", (double)row->timeline.stall_ns[EBB_COMPUTE] / 1e9);
     add_time(&out, "time", (double)row->timeline.iteration_ns / 1e9);
+    if (with_bound) { add_time(&out, "bound", (double)budget_of(shown, row)->certificate.bound_ns / 1e9); }
     add(&out, "gap", 8, "%.2f %%", row->gap * 100);
     if (has_runs(shown)) { add_run(&row->run, &out); }
     return out;
@@ -106,23 +113,41 @@ static cells make_row(const ebb_cli_shown *shown, const ebb_compared *row) {
 
 /* ---- lines ------------------------------------------------------------------------------------- */
 
-static size_t name_width(const ebb_cli_shown *shown) {
-    size_t n = 0, width = 6;
+typedef const char *name_fn(const ebb_cli_shown *shown, const ebb_compared *row, char buf[48]);
+
+static const char *policy_text(const ebb_cli_shown *shown, const ebb_compared *row, char buf[48]) {
+    (void)shown;
+    (void)buf;
+    return row->policy;
+}
+
+/* "60 %, 1.50 GiB": as it was asked for, and what it is. */
+static const char *budget_text(const ebb_cli_shown *shown, const ebb_compared *row, char buf[48]) {
+    char share[32] = "", bytes[32];
+    const ebb_cli_memory asked = shown->budgets->at[row->budget];
+    if (asked.percent > 0) { snprintf(share, sizeof share, "%g %%, ", asked.percent); }
+    snprintf(buf, 48, "%.14s%s", share, ebb_bytes_format(budget_of(shown, row)->bytes, bytes, sizeof bytes));
+    return buf;
+}
+
+static size_t widest(const ebb_cli_shown *shown, name_fn *name, const char *head) {
+    char buf[48];
+    size_t n = 0, width = strlen(head);
     const ebb_compared *rows = ebb_comparison_rows(shown->comparison, &n);
     for (size_t i = 0; i < n; i++) {
-        const size_t length = strlen(rows[i].policy);
+        const size_t length = strlen(name(shown, &rows[i], buf));
         width = length > width ? length : width;
     }
     return width;
 }
 
 static void print_cells(const char *name, size_t width, const cells *row, bool heads) {
-    const size_t n_columns = ebb__cli_columns();
+    const size_t n_columns = ebb__cli_line_columns(stdout);
     size_t at = INDENT + width;
     printf("%*s%-*s", (int)INDENT, "", (int)width, name);
     for (size_t i = 0; i < row->n; i++) {
         const size_t wide = row->at[i].width + 1;
-        if (n_columns > 0 && at + wide >= n_columns && at > INDENT + 2) {
+        if (at + wide >= n_columns && at > INDENT + 2) {
             printf("\n%*s", (int)INDENT + 2, "");
             at = INDENT + 2;
         }
@@ -132,33 +157,51 @@ static void print_cells(const char *name, size_t width, const cells *row, bool h
     printf("\n");
 }
 
-static void print_budget(const ebb_cli_shown *shown, size_t idx) {
-    char bytes[32], share[32] = "";
-    size_t n = 0;
-    const ebb_compared_budget *budget = &ebb_comparison_budgets(shown->comparison, &n)[idx];
-    const ebb_cli_memory asked = shown->budgets->at[idx];
-    const double bound_s = (double)budget->certificate.bound_ns / 1e9;
-    if (asked.percent > 0) { snprintf(share, sizeof share, "%g %%, ", asked.percent); }
-    printf("%s%s: no plan is faster than %.*f %s\n", share, ebb_bytes_format(budget->bytes, bytes, sizeof bytes), 3,
-           bound_s >= 1 ? bound_s : bound_s * 1e3, bound_s >= 1 ? "s" : "ms");
+static void print_budget(const ebb_cli_shown *shown, const ebb_compared *row) {
+    char buf[48];
+    const double bound_s = (double)budget_of(shown, row)->certificate.bound_ns / 1e9;
+    printf("%s: no plan is faster than %.3f %s\n", budget_text(shown, row, buf), bound_s >= 1 ? bound_s : bound_s * 1e3,
+           bound_s >= 1 ? "s" : "ms");
+}
+
+/* A table for each budget, with a row for each policy that has a plan. */
+static void show_policies(const ebb_cli_shown *shown, const ebb_compared *rows, size_t n) {
+    const size_t width = widest(shown, policy_text, "policy");
+    for (size_t i = 0; i < n; i++) {
+        const bool is_first = i == 0 || rows[i].budget != rows[i - 1].budget;
+        if (is_first) { print_budget(shown, &rows[i]); }
+        const cells row = make_row(shown, &rows[i], false);
+        if (is_first) { print_cells("policy", width, &row, true); }
+        if (rows[i].plan != NULL) { print_cells(rows[i].policy, width, &row, false); }
+    }
+}
+
+/* One table, with a row for each budget. */
+static void show_budgets(const ebb_cli_shown *shown, const ebb_compared *rows, size_t n) {
+    const size_t width = widest(shown, budget_text, "budget");
+    ebb__cli_row("policy", "%s", rows[0].policy);
+    for (size_t i = 0; i < n; i++) {
+        char buf[48];
+        const cells row = make_row(shown, &rows[i], true), none = {.at = {{"no plan", "", 10}}, .n = 1};
+        if (i == 0) { print_cells("budget", width, &row, true); }
+        print_cells(budget_text(shown, &rows[i], buf), width, rows[i].plan != NULL ? &row : &none, false);
+    }
 }
 
 static void show_table(const ebb_cli_shown *shown) {
-    size_t n = 0, n_tensors = 0, n_steps = 0;
+    size_t n = 0, n_budgets = 0, n_tensors = 0, n_steps = 0;
     const ebb_compared *rows = ebb_comparison_rows(shown->comparison, &n);
-    const size_t width = name_width(shown);
+    (void)ebb_comparison_budgets(shown->comparison, &n_budgets);
     ebb_program_tensors(shown->subject->parts.program, &n_tensors);
     ebb_program_steps(shown->subject->parts.program, &n_steps);
     ebb__cli_row("tensors", "%zu", n_tensors);
     ebb__cli_row("steps", "%zu", n_steps);
     ebb__cli_row_bytes("liveness needs", shown->liveness_bytes);
     ebb__cli_row("plans made in", "%.2f s", shown->made_s);
-    for (size_t i = 0; i < n; i++) {
-        const bool is_first = i == 0 || rows[i].budget != rows[i - 1].budget;
-        if (is_first) { print_budget(shown, rows[i].budget); }
-        const cells row = make_row(shown, &rows[i]);
-        if (is_first) { print_cells("policy", width, &row, true); }
-        if (rows[i].plan != NULL) { print_cells(rows[i].policy, width, &row, false); }
+    if (n_budgets > 1 && n == n_budgets) {
+        show_budgets(shown, rows, n);
+    } else {
+        show_policies(shown, rows, n);
     }
 }
 

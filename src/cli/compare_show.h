@@ -17,7 +17,7 @@ typedef struct ebb_cli_shown {
     double made_s;
 } ebb_cli_shown;
 
-/* A table for each budget, as wide as the terminal; or an object. */
+/* A table for each budget, or one table where there is one policy, as wide as the terminal; or an object. */
 void ebb__cli_show(const ebb_cli_shown *shown, bool as_json);
 /* On stderr: which policies have no plan at which budgets, and why. */
 void ebb__cli_tell_without_plan(const ebb_cli_shown *shown);

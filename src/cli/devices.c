@@ -21,7 +21,7 @@ static void print_devices(ebb_trace_reader *reader) {
                  ebb_bytes_format(devices[i].peak_bytes, peak, sizeof peak), devices[i].n_blocks,
                  devices[i].is_out_of_memory ? ", ran out of memory" : "",
                  i == chosen ? ", taken without --device" : "");
-        ebb__cli_print_words(0, 2, text);
+        ebb__cli_print_words(stdout, 0, 2, text);
     }
     const char *others = ebb_trace_reader_left_out(reader); /* by the import, which reads one at a time */
     if (others != NULL) { printf("not read: %s\n", others); }

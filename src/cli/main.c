@@ -15,6 +15,7 @@ static const ebb_cli_command *const commands[] = {&ebb__cli_train,  &ebb__cli_pl
                                                   &ebb__cli_report, &ebb__cli_import, &ebb__cli_diff,  &ebb__cli_check,
                                                   &ebb__cli_record, &ebb__cli_compare};
 #define MAX_MESSAGE_BYTES 32768 /* two paths and what is said of them, or a word that is far too long */
+#define SPEAKER "ebb: "         /* in front of each message */
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
 int ebb__cli_exit_code(ebb_status status) {
@@ -38,8 +39,6 @@ int ebb__cli_exit_code(ebb_status status) {
 
 int ebb__cli_failed(ebb_status status) {
     const char *message = ebb_last_error();
-    ebb__progress_clear();
-    fflush(stdout);
     ebb__cli_say("%s", message[0] != '\0' ? message : ebb_status_text(status));
     return ebb__cli_exit_code(status);
 }
@@ -64,8 +63,10 @@ int ebb__cli_file_failed(ebb_status status) {
 EBB_PRINTF(1, 0) static void say(const char *fmt, va_list args) {
     char text[MAX_MESSAGE_BYTES], shown[MAX_MESSAGE_BYTES];
     ebb__progress_clear();
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    fprintf(stderr, "ebb: %s\n", ebb__cli_clean_message(text, shown, sizeof shown));
+    fflush(stdout);
+    const int n = snprintf(text, sizeof text, SPEAKER);
+    (void)vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
+    ebb__cli_print_words(stderr, 0, strlen(SPEAKER), ebb__cli_clean_message(text, shown, sizeof shown));
 }
 
 void ebb__cli_say(const char *fmt, ...) {
@@ -73,6 +74,10 @@ void ebb__cli_say(const char *fmt, ...) {
     va_start(args, fmt);
     say(fmt, args);
     va_end(args);
+}
+
+void ebb__cli_wrote(const char *path) {
+    ebb__cli_say("wrote %s", path);
 }
 
 int ebb__cli_usage(const char *fmt, ...) {
@@ -123,7 +128,7 @@ int ebb__cli_caught(void) {
 
 static void print_overview(void) {
     printf("usage: ebb COMMAND ...\n\nebb trains neural networks inside a memory budget.\n\ncommands:\n");
-    for (size_t i = 0; i < N_COMMANDS; i++) { printf("  %-8s %s\n", commands[i]->name, commands[i]->about); }
+    for (size_t i = 0; i < N_COMMANDS; i++) { ebb__cli_print_about(stdout, 8, commands[i]->name, commands[i]->about); }
     printf("  %-8s %s\n  %-8s %s\n\n", "help", "this, or with a command's name its options", "version", "the version");
     printf("exit codes: 0 done, 1 an answer that is 'no' (does not fit), 2 wrong command line, 3 bad input,\n"
            "4 input or output failed, 5 no such device; 128 + a signal's number after that signal\n");
@@ -147,8 +152,25 @@ static const char *command_name(const void *ctx, size_t i) {
     return i < N_COMMANDS + sizeof others / sizeof others[0] ? others[i - N_COMMANDS] : NULL;
 }
 
+/* Words that are no command, and what to type instead. */
+static const struct {
+    const char *word, *instead;
+} others[] = {
+    {"budget", "ebb plan NET --memory 60% shows what one costs, ebb train NET --memory 60% trains inside it"},
+    {"memory", "ebb plan NET shows what a network needs, ebb report FILE what a recording took"},
+    {"profile", "ebb record -- COMMAND records a program's memory, ebb report FILE shows it"},
+    {"trace", "ebb record -- COMMAND makes a trace, ebb report FILE shows it"},
+    {"show", "ebb report FILE shows a recording"},
+    {"run", "ebb train NET trains, ebb record -- COMMAND records another program"},
+    {"convert", "ebb import FILE -o OUT.trace reads other tools' recordings"},
+};
+
 static int say_unknown(const char *name) {
     char near[128];
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(others[i].word, name) != 0) { continue; }
+        return ebb__cli_usage("there is no command %s: %s; see ebb help", name, others[i].instead);
+    }
     return ebb__cli_usage("there is no command %s%s; see ebb help", name,
                           ebb_suggest(name, strlen(name), command_name, NULL, near, sizeof near));
 }
@@ -182,9 +204,11 @@ static int help(const char *name, const char *next) {
 }
 
 static void print_log(void *ctx, ebb_log_level level, const char *message) {
+    char text[MAX_MESSAGE_BYTES];
     (void)ctx;
+    snprintf(text, sizeof text, SPEAKER "%s%s", level == EBB_LOG_WARN ? "warning: " : "", message);
     ebb__progress_hold();
-    fprintf(stderr, "ebb: %s%s\n", level == EBB_LOG_WARN ? "warning: " : "", message);
+    ebb__cli_print_words(stderr, 0, strlen(SPEAKER), text);
     ebb__progress_go_on();
 }
 

@@ -73,15 +73,15 @@ bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_networ
 void ebb__cli_warn_slow(const ebb_cli_network *network) {
     const char *chosen = ebb_backend_name(0, NULL);
     if (network->backend != NULL || chosen == NULL || strcmp(chosen, "ref") != 0) { return; }
-    fprintf(stderr,
-            "ebb: warning: this build has no backend cpu, because oneDNN 3 was not found; ref computes instead, "
-            "which is far slower. Run tools/demo.sh, or install oneDNN 3 and run make again\n");
+    ebb__cli_say(
+        "warning: this build has no backend cpu, because oneDNN 3 was not found; ref computes instead, which is "
+        "far slower. Run tools/demo.sh, or install oneDNN 3 and run make again");
 }
 
 static void print_list(FILE *out, const char *title, const char *(*name)(size_t idx, const char **about_out)) {
     fprintf(out, "\n%s:\n", title);
     const char *about = "";
-    for (size_t i = 0; name(i, &about) != NULL; i++) { fprintf(out, "  %-18s %s\n", name(i, NULL), about); }
+    for (size_t i = 0; name(i, &about) != NULL; i++) { ebb__cli_print_about(out, 18, name(i, NULL), about); }
 }
 
 void ebb__cli_print_networks(FILE *out) {
@@ -133,11 +133,7 @@ int ebb__cli_no_fit(const ebb_cli_network *network, const ebb_no_fit *no_fit, co
         snprintf(slip, sizeof slip, "did you mean --memory %" PRIu64 "%%? ", bytes);
     }
     const char *option = remedy(no_fit, buf, sizeof buf);
-    if (option != NULL) {
-        ebb__progress_clear();
-        fflush(stdout);
-        fprintf(stderr, "ebb: %sit needs %s or more: %s\n", slip, option, ebb_last_error());
-    }
+    if (option != NULL) { ebb__cli_say("%sit needs %s or more: %s", slip, option, ebb_last_error()); }
     const int code = option != NULL ? ebb__cli_exit_code(EBB_E_NO_FIT) : ebb__cli_failed(EBB_E_NO_FIT);
     if (as_json) { print_no_fit(no_fit, step_name, option); }
     return code;

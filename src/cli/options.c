@@ -121,31 +121,33 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
 }
 
 /* What the options write, and how its name may end. Where all other endings are refused, `instead` says what would
- * write those; else only those of another kind of file are, and `what` says what is written. */
+ * write those; else only those of another kind of file are, and `what` says what is written. needs_ending: the ending
+ * says which of several formats is written. */
 typedef struct written {
     const char *command, *option, *endings;
     const char *what, *instead;
+    bool needs_ending;
 } written;
 
 #define OTHER_FORMATS " (also: --text, --json, --perfetto OUT.json, --memory-viz OUT.pickle)"
 #define OTHER_READER " (PyTorch reads it with safetensors.torch.load_file)"
 static const written writes[] = {
-    {"report", "-o", "html, htm", NULL, OTHER_FORMATS},
-    {"report", "--perfetto", "json", NULL, ""},
-    {"report", "--memory-viz", "pickle, pkl", NULL, ""},
-    {"compare", "-o", "svg, csv", NULL, ""},
-    {"plan", "--curve", "svg, csv", NULL, ""},
-    {"place", "--svg", "svg", NULL, ""},
-    {"place", "-o", "csv", NULL, " (a picture: --svg OUT.svg)"},
-    {"train", "--save", "safetensors", NULL, OTHER_READER},
-    {"train", "--save-gradients", "safetensors", NULL, OTHER_READER},
-    {"train", "--checkpoint", "checkpoint, safetensors", "a checkpoint, as in OUT.safetensors", NULL},
-    {"train", "--record", "trace", "a trace, as in OUT.trace", NULL},
-    {"record", "-o", "trace", "a trace, as in OUT.trace", NULL},
-    {"import", "-o", "trace, program", "a trace or a program, as in OUT.trace", NULL},
-    {"plan", "-o", "plan", "a plan, as in OUT.plan", NULL},
-    {"plan", "--program-out", "program", "a program, as in OUT.program", NULL},
-    {"probe", "-o", "machine, json", "a machine's description, as in OUT.machine", NULL},
+    {"report", "-o", "html, htm", NULL, OTHER_FORMATS, false},
+    {"report", "--perfetto", "json", NULL, "", false},
+    {"report", "--memory-viz", "pickle, pkl", NULL, "", false},
+    {"compare", "-o", "svg, csv", NULL, "", true},
+    {"plan", "--curve", "svg, csv", NULL, "", true},
+    {"place", "--svg", "svg", NULL, "", false},
+    {"place", "-o", "csv", NULL, " (a picture: --svg OUT.svg)", false},
+    {"train", "--save", "safetensors", NULL, OTHER_READER, false},
+    {"train", "--save-gradients", "safetensors", NULL, OTHER_READER, false},
+    {"train", "--checkpoint", "checkpoint, safetensors", "a checkpoint, as in OUT.safetensors", NULL, false},
+    {"train", "--record", "trace", "a trace, as in OUT.trace", NULL, false},
+    {"record", "-o", "trace", "a trace, as in OUT.trace", NULL, false},
+    {"import", "-o", "trace, program", "a trace or a program, as in OUT.trace", NULL, false},
+    {"plan", "-o", "plan", "a plan, as in OUT.plan", NULL, false},
+    {"plan", "--program-out", "program", "a program, as in OUT.program", NULL, false},
+    {"probe", "-o", "machine, json", "a machine's description, as in OUT.machine", NULL, false},
 };
 #define N_WRITES (sizeof writes / sizeof writes[0])
 
@@ -167,23 +169,30 @@ static bool is_another_kind(const char *ending) {
     return is_known;
 }
 
+static const written *find_written(const ebb_cli_command *command, const char *option) {
+    for (size_t i = 0; i < N_WRITES; i++) {
+        if (strcmp(writes[i].command, command->name) == 0 && strcmp(writes[i].option, option) == 0) {
+            return &writes[i];
+        }
+    }
+    return NULL;
+}
+
 /* Whether the path's ending fits what the option writes. false: an error was printed. */
 static bool check_ending(const ebb_cli_command *command, const char *option, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
-    if (dot == NULL || dot == name) { return true; }
-    for (size_t i = 0; i < N_WRITES; i++) {
-        const written *w = &writes[i];
-        if (strcmp(w->command, command->name) != 0 || strcmp(w->option, option) != 0) { continue; }
-        if (is_ending(dot + 1, w->endings) || (w->what != NULL && !is_another_kind(dot + 1))) { return true; }
-        if (w->what != NULL) {
-            ebb__cli_usage("%s: %s does not write %s: it writes %s", command->name, option, dot, w->what);
-        } else {
-            ebb__cli_usage("%s: %s does not write %s: it writes a file that ends in %s%s", command->name, option, dot,
-                           w->endings, w->instead);
-        }
-        return false;
+    const written *w = find_written(command, option);
+    const bool has_ending = dot != NULL && dot != name;
+    if (w == NULL || (!has_ending && !w->needs_ending)) { return true; }
+    if (has_ending && is_ending(dot + 1, w->endings)) { return true; }
+    if (w->what != NULL && has_ending) {
+        if (!is_another_kind(dot + 1)) { return true; }
+        ebb__cli_usage("%s: %s does not write %s: it writes %s", command->name, option, dot, w->what);
+    } else {
+        ebb__cli_usage("%s: %s does not write %s: it writes a file that ends in %s%s", command->name, option,
+                       has_ending ? dot : path, w->endings, w->instead);
     }
-    return true;
+    return false;
 }
 
 static const ebb_cli_option *find_option(const ebb_cli_command *command, const char *arg, size_t name_len) {
@@ -262,13 +271,17 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
 }
 
 void ebb__cli_print_help(const ebb_cli_command *command) {
-    printf("usage: ebb %s %s\n\n%s\n\noptions:\n", command->name, command->arguments, command->about);
+    char usage[512];
+    snprintf(usage, sizeof usage, "usage: ebb %s %s", command->name, command->arguments);
+    ebb__cli_print_words(stdout, 0, 11, usage);
+    ebb__cli_print_paragraph(stdout, command->about);
+    printf("\noptions:\n");
     for (size_t i = 0; i < command->n_options; i++) {
         const ebb_cli_option *option = &command->options[i];
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", option->name, option->value != NULL ? " " : "",
                  option->value != NULL ? option->value : "");
-        printf("  %-26s %s\n", left, option->help);
+        ebb__cli_print_about(stdout, 26, left, option->help);
     }
     if (command->more_help != NULL) { command->more_help(stdout); }
 }

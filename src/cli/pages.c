@@ -114,10 +114,9 @@ static void man_more(const ebb_cli_command *command) {
 static void man_end(void) {
     printf(".SH EXIT STATUS\n0 done, 1 an answer that is no (it does not fit), 2 wrong command line, 3 bad input,\n"
            "4 input or output failed, 5 no such device; 128 and a signal\\(aqs number after that signal\n");
-    printf(
-        ".SH ENVIRONMENT\n.TP\nTMPDIR\nThe folder for temporary files.\n.TP\nEBB_PROGRESS_S\n"
-        "Long work says how far it is on standard error: on a terminal in one line, elsewhere in a line each minute.\n"
-        "This many seconds instead of a minute; 0 for none.\n");
+    printf(".SH ENVIRONMENT\n.TP\nTMPDIR\nThe folder for temporary files.\n.TP\nEBB_PROGRESS_S\n"
+           "Long work says how far it is on standard error: on a terminal in one line, elsewhere in a line every two\n"
+           "seconds, after a minute less often. A line every this many seconds instead; 0 for none.\n");
     printf(".SH SEE ALSO\n.BR ebb (1)");
     const ebb_cli_command *command = NULL;
     for (size_t i = 0; (command = ebb__cli_command(i)) != NULL; i++) { printf(",\n.BR ebb\\-%s (1)", command->name); }

@@ -87,7 +87,7 @@ void ebb__cli_place_print_head(const ebb_cli_place_facts *facts) {
     }
     snprintf(head, sizeof head, "%zu buffers, bound %" PRIu64 " bytes%s", facts->n_buffers, facts->bound_bytes,
              capacity);
-    ebb__cli_print_words(0, 2, head);
+    ebb__cli_print_words(stdout, 0, 2, head);
     const char *ratio = w.ratio < RATIO_COLUMNS ? "/ bound" : "peak / bound";
     print_cells(&w, (const char *const[]){"solver", "peak", ratio, "", "time"});
 }
@@ -96,7 +96,7 @@ void ebb__cli_place_print_row(const ebb_cli_place_facts *facts, const ebb_cli_an
     const widths w = widths_for(facts);
     if (answer->refused[0] != '\0') {
         const int n = printf("%-*s %*s  ", SOLVER_COLUMNS, answer->solver, (int)w.peak, "-");
-        ebb__cli_print_words((size_t)n, 2, answer->refused);
+        ebb__cli_print_words(stdout, (size_t)n, 2, answer->refused);
         return;
     }
     char peak[24], ratio[32], time[32];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The progress line: what is being done, how far it is, and how long it will take. On a terminal it fits the width, and
- * is removed before anything else is printed. Where stderr is not a terminal, the same is printed as a line once a
- * minute, and only if nothing else was printed in that time; EBB_PROGRESS_S says how many seconds instead, 0 for never.
+ * is removed before anything else is printed. Where stderr is not a terminal, the same is printed as a line whenever
+ * nothing else was printed for two seconds. After the first minute lines get rarer, with the time passed, down to one
+ * per minute, so a log of hours stays short. EBB_PROGRESS_S says how many seconds instead, 0 for never.
  *
  * A thread of its own writes the line: on a terminal a few times per second, so the time on it grows even while the
  * library says nothing. It writes only between a tell and the next clear, so code that prints clears first and need not
@@ -21,13 +22,16 @@
 #include <unistd.h>
 
 #define TICK_S 0.2
-#define USUAL_EVERY_S 60.0 /* without a terminal */
+#define FIRST_EVERY_S 1.5    /* without a terminal: a line is there before two seconds are over */
+#define LAST_EVERY_S 60.0    /* without a terminal, once much time has passed */
+#define EVERY_OF_PASSED 30.0 /* between the two: this part of the time passed */
 #define MOST_EVERY_S 1e6
 #define TIME_FROM_S 1.0 /* before, no time is shown */
 #define LEFT_FROM_S 0.5 /* before, too little was seen to tell what is left */
 #define MOST_LATE_S 1.0 /* "0 s left" is said for this long */
 #define USUAL_COLUMNS 80
 #define MOST_COLUMNS 512
+#define LOG_COLUMNS 96 /* without a terminal, after "ebb: " */
 #define N_PHASES 4
 
 /* The progress under one name. After an evaluation the phase of steps goes on, with its time counted in. */
@@ -43,7 +47,8 @@ static struct {
     pthread_t thread;
     bool is_terminal, has_thread, ends, shows; /* shows: there is a line on the terminal */
     bool is_told;
-    double every_s, printed_s; /* without a terminal: 0 for no lines; when something was printed last */
+    double every_s;            /* without a terminal, what was asked for: 0 for no lines; < 0: nothing was */
+    double begin_s, printed_s; /* of the program; when something was printed last */
     phase phases[N_PHASES];
     phase *now;
     size_t n_phases; /* begun so far */
@@ -96,7 +101,7 @@ static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
 
 static void draw(double now) {
     char text[MOST_COLUMNS], how_far[96];
-    const size_t n_columns = line.is_terminal ? columns() : sizeof text;
+    const size_t n_columns = line.is_terminal ? columns() : LOG_COLUMNS;
     describe(line.now, now, how_far, sizeof how_far);
     snprintf(text, n_columns, "%s%s%s%s", line.now->what, how_far, line.detail[0] != '\0' ? ": " : "", line.detail);
     fprintf(stderr, line.is_terminal ? "\r%s\033[K" : "ebb: %s\n", text);
@@ -114,6 +119,14 @@ static void erase(void) {
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
+/* The most seconds without a line. */
+static double patience_s(double now) {
+    if (line.is_terminal) { return TICK_S; }
+    if (line.every_s >= 0.0) { return line.every_s; }
+    const double s = (now - line.begin_s) / EVERY_OF_PASSED;
+    return s < FIRST_EVERY_S ? FIRST_EVERY_S : s > LAST_EVERY_S ? LAST_EVERY_S : s;
+}
+
 /* Wait this long, or until the program ends. */
 static void wait_for(double s) {
     struct timespec until;
@@ -127,9 +140,10 @@ static void wait_for(double s) {
 static void *tick(void *arg) {
     (void)pthread_mutex_lock(&line.lock);
     while (!line.ends) {
-        wait_for(line.is_terminal ? TICK_S : line.printed_s + line.every_s - now_s());
+        const double before = now_s();
+        wait_for(line.is_terminal ? TICK_S : line.printed_s + patience_s(before) - before);
         const double now = now_s();
-        const bool is_due = line.is_terminal || now - line.printed_s >= line.every_s;
+        const bool is_due = line.is_terminal || now - line.printed_s >= patience_s(now);
         if (is_due && line.is_told && !line.ends) { draw(now); }
         if (is_due) { line.printed_s = now; }
     }
@@ -146,12 +160,12 @@ static void start(void) {
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* What the environment says, or a minute where it says nothing that is a time. */
+/* What the environment says; less than 0 where it says nothing that is a time. */
 static double seconds_between_lines(void) {
     const char *text = getenv("EBB_PROGRESS_S");
     char *end = NULL;
-    const double s = text != NULL ? strtod(text, &end) : USUAL_EVERY_S;
-    if (text != NULL && (end == text || *end != '\0' || !(s >= 0.0))) { return USUAL_EVERY_S; }
+    const double s = text != NULL ? strtod(text, &end) : -1.0;
+    if (text == NULL || end == text || *end != '\0' || !(s >= 0.0)) { return -1.0; }
     if (s > 0.0 && s < TICK_S) { return TICK_S; }
     return s < MOST_EVERY_S ? s : MOST_EVERY_S;
 }
@@ -159,7 +173,7 @@ static double seconds_between_lines(void) {
 void ebb__progress_begin(void) {
     line.is_terminal = isatty(STDERR_FILENO) == 1;
     line.every_s = seconds_between_lines();
-    line.printed_s = now_s();
+    line.begin_s = line.printed_s = now_s();
 }
 
 void ebb__progress_end(void) {
@@ -192,7 +206,7 @@ static phase *find_phase(const char *what, uint64_t n_done, uint64_t n, double n
 }
 
 static bool shows_any(void) {
-    return line.is_terminal || line.every_s > 0.0;
+    return line.is_terminal || line.every_s != 0.0;
 }
 
 static void tell(void *ctx, const char *what, uint64_t n_done, uint64_t n) {

@@ -13,23 +13,9 @@
 #define MIN_NAME_WIDTH 18
 #define VALUE_WIDTH 12
 
-void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text) {
-    const size_t n_columns = ebb__cli_columns();
-    size_t column = n_before;
-    for (const char *word = text; *word != '\0';) {
-        const size_t n_spaces = strspn(word, " "), n_bytes = n_spaces + strcspn(word + n_spaces, " ");
-        size_t n = 0;
-        for (size_t at = 0; at < n_bytes; n++) { at += ebb__cli_character(word + at); }
-        if (word > text && n_columns > 0 && column + n > n_columns) {
-            printf("\n%*s%.*s", (int)n_indent, "", (int)(n_bytes - n_spaces), word + n_spaces);
-            column = n_indent + n - n_spaces;
-        } else {
-            printf("%.*s", (int)n_bytes, word);
-            column += n;
-        }
-        word += n_bytes;
-    }
-    putchar('\n');
+void ebb__cli_print_about(FILE *out, size_t width, const char *name, const char *about) {
+    const int n = fprintf(out, "  %-*s ", (int)width, name);
+    ebb__cli_print_words(out, n > 0 ? (size_t)n : 0, width + 3, about);
 }
 
 /* Where stdout is narrow, names give way, as far as they are short. */
@@ -46,7 +32,7 @@ void ebb__cli_row(const char *name, const char *fmt, ...) {
     va_end(args);
     const int n = printf("%-*s ", name_width(), name);
     if (strlen(value) > VALUE_WIDTH) {
-        ebb__cli_print_words((size_t)n, (size_t)n, value);
+        ebb__cli_print_words(stdout, (size_t)n, (size_t)n, value);
     } else {
         printf("%*s\n", VALUE_WIDTH, value);
     }

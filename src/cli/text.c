@@ -12,6 +12,7 @@
 
 #define LONGEST_WORD 256 /* characters, in a message */
 #define MOST_COLUMNS 10000
+#define USUAL_COLUMNS 100 /* of a line, where nothing says how wide it may be */
 
 /* The width that COLUMNS asks for, as POSIX has it; 0: none. */
 static uint32_t asked_columns(void) {
@@ -21,12 +22,47 @@ static uint32_t asked_columns(void) {
     return n > 0 && *end == '\0' && n <= MOST_COLUMNS ? (uint32_t)n : 0;
 }
 
+/* The width of the terminal that fd is; 0: it is not one, or its width is not known. */
+static uint32_t terminal_columns(int fd) {
+    struct winsize size = {.ws_col = 0};
+    return isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 uint32_t ebb__cli_columns(void) {
     const uint32_t n_asked = asked_columns();
-    if (n_asked > 0) { return n_asked; }
-    struct winsize size = {.ws_col = 0};
-    const bool is_terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-    return is_terminal ? size.ws_col : 0;
+    return n_asked > 0 ? n_asked : terminal_columns(STDOUT_FILENO);
+}
+
+size_t ebb__cli_line_columns(FILE *out) {
+    if (out != stdout && out != stderr) { return USUAL_COLUMNS; }
+    const uint32_t n_asked = asked_columns(), n = n_asked > 0 ? n_asked : terminal_columns(fileno(out));
+    return n > 0 ? n : USUAL_COLUMNS;
+}
+
+void ebb__cli_print_words(FILE *out, size_t n_before, size_t n_indent, const char *text) {
+    const size_t n_columns = ebb__cli_line_columns(out);
+    const char *line = text;
+    size_t column = n_before, indent = 0; /* of the line that begins there */
+    for (const char *word = text; *word != '\0';) {
+        const size_t n_spaces = strspn(word, " "), n_bytes = n_spaces + strcspn(word + n_spaces, " ");
+        size_t n = 0;
+        for (size_t at = 0; at < n_bytes; n++) { at += ebb__cli_character(word + at); }
+        if (word > text && column > n_indent && column + n > n_columns) {
+            fprintf(out, "%*s%.*s\n", (int)indent, "", (int)(word - line), line);
+            line = word + n_spaces;
+            indent = n_indent;
+            column = n_indent + n - n_spaces;
+        } else {
+            column += n;
+        }
+        word += n_bytes;
+    }
+    fprintf(out, "%*s%s\n", (int)indent, "", line);
+}
+
+void ebb__cli_print_paragraph(FILE *out, const char *text) {
+    fputc('\n', out);
+    ebb__cli_print_words(out, 0, 0, text);
 }
 
 size_t ebb__cli_character(const char *text) {

@@ -28,12 +28,12 @@ void ebb__cli_report_begin(ebb_cli_train_report *report) {
              " classes, %.2f million parameters",
              info->net, info->backend, info->batch, info->channels, info->height, info->width, info->classes,
              (double)info->n_parameters / 1e6);
-    ebb__cli_print_words(0, 2, text);
+    ebb__cli_print_words(stdout, 0, 2, text);
     snprintf(text, sizeof text, "policy %s: %s planned, budget %s, liveness needs %s; predicted %.4f s a step",
              info->policy, bytes_text(info->plan.peak_bytes, peak),
              has_budget ? bytes_text(info->plan.budget_bytes, budget) : "without limit",
              bytes_text(info->liveness_bytes, liveness), info->step_time_predicted_s);
-    ebb__cli_print_words(0, 2, text);
+    ebb__cli_print_words(stdout, 0, 2, text);
     if (info->context_bytes > 0) { printf("beside it on the device: %s\n", bytes_text(info->context_bytes, peak)); }
     if (info->first_step > 0) { printf("continues after step %" PRIu64 "\n", info->first_step); }
     fflush(stdout);
@@ -58,8 +58,8 @@ static void show_progress(const ebb_trainer_info *info, const ebb_step_result *s
     char peak[32];
     double img_s = step->time_s > 0.0 ? (double)info->batch / step->time_s : 0.0;
     ebb__progress_tell("step", step->step, info->n_steps);
-    ebb__progress_detail("loss %.4g, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", shown((double)step->loss),
-                         img_s, bytes_text(info->plan.peak_bytes, peak), step->time_s, info->step_time_predicted_s);
+    ebb__progress_detail("loss %.4g, %.1f img/s, step %.4f s (predicted %.4f), peak %s", shown((double)step->loss),
+                         img_s, step->time_s, info->step_time_predicted_s, bytes_text(info->plan.peak_bytes, peak));
 }
 
 /* The first step, the last, and about twenty between. */
@@ -167,6 +167,27 @@ static void print_stall(const char *what, double measured_s, double predicted_s)
     ebb__cli_row(name, "%.4f s", predicted_s);
 }
 
+/* Each part is counted by itself; the kernel counts what was in memory at once. The difference has a line, so that all
+ * lines add up. */
+static void print_process(const ebb_trainer_summary *summary) {
+    const ebb_run_stats *run = &summary->run;
+    const uint64_t parts[] = {run->arena_bytes, run->slab_bytes, summary->data_bytes, summary->constant_bytes};
+    static const char *const names[] = {"  arena", "  host slab", "  data", "  constant (code, kernels)"};
+    uint64_t bytes = 0;
+    char text[32];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        ebb__cli_row_bytes(names[i], parts[i]);
+        bytes += parts[i];
+    }
+    if (summary->resident_peak_bytes >= bytes) {
+        ebb__cli_row_bytes("  the rest (heap, stacks)", summary->resident_peak_bytes - bytes);
+    } else {
+        const uint64_t less = bytes - summary->resident_peak_bytes;
+        ebb__cli_row("  not all in memory at once", "-%s  -%" PRIu64, ebb_bytes_format(less, text, sizeof text), less);
+    }
+    ebb__cli_row_bytes("  peak of the process", summary->resident_peak_bytes);
+}
+
 static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
     const ebb_run_stats *run = &summary->run;
     printf("\ndevice memory\n");
@@ -193,11 +214,7 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     ebb__cli_row("  images a second", "%.1f", summary->images_per_s);
     ebb__cli_row_choices("  ", info->plan.algorithms, &info->choices);
     printf("resident memory of the process, as the kernel counts it\n");
-    ebb__cli_row_bytes("  arena", run->arena_bytes);
-    ebb__cli_row_bytes("  host slab", run->slab_bytes);
-    ebb__cli_row_bytes("  data", summary->data_bytes);
-    ebb__cli_row_bytes("  constant (code, kernels)", summary->constant_bytes);
-    ebb__cli_row_bytes("  peak of the process", summary->resident_peak_bytes);
+    print_process(summary);
     if (run->file_bytes > 0) { ebb__cli_row_bytes("  file on disk", run->file_bytes); }
     if (run->remote_bytes > 0) { ebb__cli_row_bytes("  in other processes", run->remote_bytes); }
     if (run->file_io != NULL) { ebb__cli_row("  how it is read and written", "%s", run->file_io); }

@@ -72,10 +72,25 @@ static const char *name_at(const void *ctx, size_t i) {
     return ebb_zoo_name(i, NULL);
 }
 
+/* Add the families of a name such as "resnet51", of which any size can be had. */
+static void add_families(const char *name, char names[EBB_SUGGESTION_BYTES]) {
+    const size_t n_stem = strcspn(name, "0123456789");
+    const char *before = "; of any size: ";
+    for (size_t i = 0; i < N_ZOO && n_stem > 0 && name[n_stem] != '\0'; i++) {
+        const char *family = zoo[i].name;
+        const size_t at = strlen(names);
+        if (zoo[i].n_args == 0 || strncmp(name, family, n_stem) != 0 || strstr(names, family) != NULL) { continue; }
+        if (at + strlen(before) + strlen(family) >= EBB_SUGGESTION_BYTES) { return; }
+        snprintf(names + at, EBB_SUGGESTION_BYTES - at, "%s%s", before, family);
+        before = ", ";
+    }
+}
+
 static ebb_status fail_unknown(const char *name) {
     char names[EBB_SUGGESTION_BYTES];
-    return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'%s", name,
-                    ebb__suggest_or_list(name, name_at, NULL, names));
+    (void)ebb__suggest_or_list(name, name_at, NULL, names);
+    add_families(name, names);
+    return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'%s", name, names);
 }
 
 static ebb_status parse_arg(const char *name, const char **at, int64_t *arg_out) {

@@ -145,7 +145,9 @@ static ebb_status check_slot_form(const replay *r, size_t idx) {
 static ebb_status check_form(const replay *r) {
     const ebb_plan *plan = r->plan;
     if (plan->fingerprint != ebb_program_fingerprint(r->program)) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "plan: it is for another program (fingerprint %016" PRIx64 ")",
+        return ebb_fail(EBB_E_INVALID_PLAN,
+                        "plan: it is for another program (fingerprint %016" PRIx64
+                        "): another network, batch, image, optimizer or backend",
                         plan->fingerprint);
     }
     if (plan->alignment_bytes != r->view.alignment) {

@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 cd "$work" || exit 1
 unset COLUMNS # outputs have the terminal's width, or their own
+export EBB_PROGRESS_S=0 # what is on stderr does not depend on how long the work takes
 status=0
 # For plans that only have to be there: a quick search, or the usual one where all tests run.
 effort=
@@ -71,11 +72,17 @@ some() {
     check "$name: there is at least one" test $# -gt 0
 }
 
+# Messages are as wide as COLUMNS says. This one has room for any of them in one line; unfold joins the lines of others.
+wide=10000
+unfold() {
+    sed -e ':a' -e '$!N' -e 's/\n     */ /' -e ta -e P -e D "$@"
+}
+
 # says NAME CODE STDERR ARGUMENTS...: ebb prints nothing on stdout, exactly this on stderr, and ends with CODE.
 says() {
     name=$1 code=$2 text=$3
     shift 3
-    "$EBB" "$@" >out 2>err </dev/null
+    COLUMNS=$wide "$EBB" "$@" >out 2>err </dev/null
     got=$?
     if [ $got = "$code" ] && [ "$(cat err)" = "$text" ] && [ ! -s out ]; then
         pass "$name"
@@ -88,7 +95,7 @@ says() {
 complains() {
     name=$1 code=$2 pattern=$3
     shift 3
-    "$EBB" "$@" >out 2>err </dev/null
+    COLUMNS=$wide "$EBB" "$@" >out 2>err </dev/null
     got=$?
     if [ $got = "$code" ] && [ "$(wc -l <err)" = 1 ] && grep -q '^ebb: ' err && grep -qE -e "$pattern" err; then
         pass "$name"

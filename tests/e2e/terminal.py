@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program on a terminal of its own: terminal.py COLUMNS PROGRAM ARGUMENT...
+"""Runs a program on a terminal of its own: terminal.py COLUMNS PROGRAM ARGUMENT... With 0 columns on a pipe instead.
 
 Prints, a line each: its exit code; the longest time in tenths of a second in which it wrote nothing; the most columns
 that a line which is written over took; how many times it was written; what is left on the screen, line by line.
@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
 import threading
@@ -37,12 +38,21 @@ class Sleeper:
         return self.late + max(0.0, now - self.awake - NAP_S)
 
 
-def run(columns, arguments):
-    """(exit status, what it wrote, the longest silence)"""
+def begin(columns, arguments):
+    """(the process, what its output is read from)"""
+    if columns == 0:
+        child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return child.pid, os.dup(child.stdout.fileno())
     child, terminal = pty.fork()
     if child == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.execvp(arguments[0], arguments)
+    return child, terminal
+
+
+def run(columns, arguments):
+    """(exit status, what it wrote, the longest silence)"""
+    child, terminal = begin(columns, arguments)
     sleeper = Sleeper()
     output, silence, last = b"", 0.0, time.monotonic()
     late = sleeper.late_until(last)
@@ -50,6 +60,8 @@ def run(columns, arguments):
         try:
             piece = os.read(terminal, 1 << 16)
         except OSError:  # as a terminal ends
+            break
+        if not piece:  # as a pipe ends
             break
         now = time.monotonic()
         now_late = sleeper.late_until(now)

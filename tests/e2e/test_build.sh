@@ -3,6 +3,7 @@
 #
 # A build without oneDNN: installing it is noticed, and until then the program and the demonstration say what is missing.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 
 # A project that looks for oneDNN as ebb does, and finds none of the system's.
 mkdir project

@@ -66,7 +66,8 @@ END
 # A row is what `ebb plan` says, and the table's line, the CSV's and the object's are one.
 # shellcheck disable=SC2086
 run "two policies" out compare resnet20 $options --memory 50% --policies budget,liveness --json -o rows.csv &&
-    sed 's/"policy"/\n&/g' out | grep '^"policy": "budget"' >row && mv err notes &&
+    equal "it says what it wrote" "$(unfold err | grep -v note)" "ebb: wrote rows.csv" &&
+    sed 's/"policy"/\n&/g' out | grep '^"policy": "budget"' >row && unfold err >notes &&
     run "the plan" plan plan resnet20 $options --memory 50% --policy budget --json
 for key in budget_bytes peak_planned_bytes recomputed_steps step_time_predicted_s stall_time_predicted_s; do
     equal "compare and plan: $key" "$(member row $key)" "$(member plan $key)"
@@ -80,6 +81,10 @@ check "and a note says why" grep -qE '^ebb: note: liveness has no plan at 1 of 1
 run "the table" out compare resnet20 $options --memory 50% --policies budget
 check "the table has the budget and its bound" grep -qE '^50 %, [0-9.]+ MiB: no plan is faster than ' out
 check "and the policy" grep -qE '^ +budget +[0-9.]+ MiB +' out
+
+# shellcheck disable=SC2086
+run "one policy" out compare resnet20 $options --memory 70%,50% --policies budget
+equal "one policy is one table" "$(grep -cE '^ +budget +peak ' out) $(grep -cE '^ +[57]0 %, +[0-9.]+ MiB +[0-9.]+ MiB ' out)" "1 2"
 
 # The usual budgets are 17.
 # shellcheck disable=SC2086
@@ -98,8 +103,8 @@ if has_terminals; then
             fail "on a terminal" "$(cat err)"
         equal "on a terminal of $columns columns" "$(sed -n 's/^exit //p' terminal)" 0
         check "$columns columns: never silent for two seconds" test "$(sed -n 's/^silence //p' terminal)" -lt 20
-        check "$columns columns: no row is wider" awk -v n=$columns \
-            '/^left: / && !/ebb: note/ && length($0) - 6 >= n { print; bad = 1 } END { exit bad }' terminal
+        check "$columns columns: no line is wider" awk -v n=$columns \
+            '/^left: / && length($0) - 6 > n { print; bad = 1 } END { exit bad }' terminal
     done
     check "plans are counted" grep -qE '^line: planning N of N' terminal
 else
@@ -120,6 +125,9 @@ for plan in plans:
 assert any(plan["links"] for plan in plans), plans
 END
 
+run "runs as a table" out compare lenet --backend ref --batch 2 --run --steps 1 --memory 110%,100% --policies liveness,best --effort 0
+check "a table of runs fits 100 columns" awk 'length($0) > 100 { exit 1 } / loss bits$/ { found = 1 } END { exit !found }' out
+check "so do its notes" awk 'length($0) > 100 { exit 1 }' err
 complains "no network" 2 "say which network or program" compare
 complains "a policy that is not there" 2 "no policy is called 'lru'; there are: none, liveness" compare lenet --policies lru
 for list in % 50%.. 50%..2GiB 1GiB..2GiB:5% 90%..10%:0% 90%..10%:0.1% 50%,; do
@@ -130,5 +138,6 @@ equal "no plan at all is a no" "$? $(grep -c 'has no plan at 1 of 1 budgets' err
 complains "dry does not run" 2 "--run takes a backend that computes" compare lenet --backend dry --run
 complains "a program does not run" 2 "--run takes a network" compare ./step.trace --run
 complains "another ending" 2 "-o does not write .html" compare lenet -o page.html
+complains "no ending" 2 "-o does not write page: it writes a file that ends in svg, csv" compare lenet -o page
 complains "nowhere to write" 4 "no/such" compare lenet -o no/such/page.svg
 exit $status

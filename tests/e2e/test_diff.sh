@@ -37,12 +37,21 @@ END
 run "few lines" out diff 8.trace 12.trace --lines 1
 equal "few lines: the rest is counted" "$(grep -c '^  and [0-9]* more$' out)" 4
 
-# A share of nothing, or of next to nothing, is no number to read.
-printf 'id,lower,upper,size\ntiny,0,2,100\nsmall,0,2,1000\ngrown,0,2,1000\nless,0,2,10004\n' >a.csv
-printf 'id,lower,upper,size\ntiny,0,2,1000000\nsmall,0,2,37000\ngrown,0,2,1500\nfresh,0,2,9\nless,0,2,10000\n' >b.csv
+# A share of nothing is no number, and one of next to nothing is a short one.
+printf 'id,lower,upper,size\nbyte,0,2,1\ntiny,0,2,100\nsmall,0,2,1000\ngrown,0,2,1000\nless,0,2,10004\n' >a.csv
+printf 'id,lower,upper,size\nbyte,0,2,47000000\ntiny,0,2,1000000\nsmall,0,2,37000\ngrown,0,2,1500\nfresh,0,2,9\nless,0,2,10000\n' >b.csv
 run "shares" out diff a.csv b.csv
 equal "shares" "$(awk '/^by name/ { on = 1 } /^$/ { on = 0 } on && NF > 2 { print $1, $9, $10, $11 }' out | tr '\n' ';')" \
-    "tiny   ;small x 37 ;grown +50.0 % ;fresh new  ;less < 0.1 %;"
+    "byte x 5e+07 ;tiny x 10000 ;small x 37 ;grown +50.0 % ;fresh new  ;less < 0.1 %;"
+
+# In a file a long name stands whole, in a line of its own.
+long=$(printf '%070d' 0)
+printf 'id,lower,upper,size\n%s,0,2,100\n' "$long" >a.csv
+printf 'id,lower,upper,size\n%s,0,2,900\nb,0,2,4\n' "$long" >b.csv
+run "a long name" out diff a.csv b.csv
+equal "a long name: whole" "$(grep -c "$long" out)" 3
+check "a long name: lines fit 100 columns" awk 'length($0) > 100 { exit 1 }' out
+equal "a long name: its numbers come below" "$(grep -A 1 "^  $long\$" out | sed -n 2p | tr -s ' ')" " 100 B -> 900 B +800 B +800.0 %"
 
 # Names are anybody's bytes.
 printf 'id,lower,upper,size\n\033[31mred,0,2,5\n' >a.csv

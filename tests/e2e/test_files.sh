@@ -4,6 +4,7 @@
 # Files that are not as they should be, and places that cannot be written: each is one clear line and its exit
 # code, and leaves nothing half-written. Whole files are read first, so that a refusal means something.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 python3 "$root/tests/e2e/make_data.py" "$work/data"
 train="train lenet --batch 8 --steps 2"
 
@@ -65,7 +66,7 @@ done
 
     run "plan" out plan lenet --batch 8 --memory 90% -o plan && pass "a plan is written"
     run "plan --check" out plan --check plan lenet --batch 8 && pass "a plan is checked"
-    complains "plan of another network" 1 "plan: plan: it is for another program" plan --check plan mlp --batch 8
+    complains "plan of another network" 1 "plan: plan: it is for another program .*: another network, batch, image, optimizer or backend" plan --check plan mlp --batch 8
     "$EBB" plan --check plan mlp --batch 8 --json >out 2>err
     equal "plan of another network, as JSON" "$? $(member out ok) $(grep -c '"error": "plan: it is for' out)" "1 false 1"
     cp plan bad/plan && cut_end bad/plan 20

@@ -61,4 +61,14 @@ named=$(($(member out arena_bytes) + $(member out slab_bytes) + $(member out dat
 resident=$(member out resident_peak_bytes)
 check "resident memory ($resident) is arena, slab, data and constant ($named)" \
     test $((resident * 100)) -ge $((named * 88)) -a $((resident * 100)) -le $((named * 112))
+# For people, what is missing to the sum has a line, be it more or less.
+for command in "train mlp --batch 2 --steps 1" "train resnet20 --batch 8 --steps 1 --memory 60% --effort 0"; do
+    # shellcheck disable=SC2086
+    run "resident, for people" out $command
+    equal "resident, for people: the lines add up" \
+        "$(awk '/^resident memory/ { on = 1; next } /peak of the process/ { exit } on { sum += $NF } END { printf "%.0f", sum }' out)" \
+        "$(sed -n 's/^  peak of the process .* //p' out)"
+    equal "resident, for people: four parts and the difference" \
+        "$(grep -cE '^  (arena|host slab|data|constant \(code, kernels\)|the rest \(heap, stacks\)|not all in memory at once) ' out)" 5
+done
 exit $status

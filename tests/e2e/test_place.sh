@@ -41,7 +41,8 @@ run "--json" out place five.csv --json && equal "--json" "$(plain out)" "$object
 equal "standard input from a file" "$(plain out)$(cat err)" "$object"
 cat five.csv | "$EBB" place - --json >out 2>err
 equal "standard input from a pipe" "$(plain out)$(cat err)" "$object"
-mkfifo pipe && cat five.csv >pipe &
+mkfifo pipe
+cat five.csv >pipe &
 run "a named pipe" out place pipe --json && equal "a named pipe" "$(plain out)" "$object"
 run "--alignment" out place five.csv --alignment 16 --json &&
     equal "--alignment" "$(member out peak_bytes) $(member out lower_bound_bytes)" "36 36"
@@ -213,7 +214,7 @@ equal "a capacity below the bound: JSON" "$(cat out)" '{"schema_version": 1, "so
 "$EBB" place files/random.csv --solver first-fit --capacity 56640 --json >out 2>err
 equal "a capacity that a solver misses: exit code" $? 1
 equal "a capacity that a solver misses: JSON" "$(member out fits)" false
-equal "a capacity that a solver misses" "$(cat err)" \
+equal "a capacity that a solver misses" "$(unfold err)" \
     "ebb: files/random.csv: no placement within 56640 bytes was found (the best has $(member out peak_bytes)); that there is none is not proven"
 
 cat >fixed.csv <<END
@@ -284,7 +285,7 @@ head -c 30 program | "$EBB" place - >out 2>err
 equal "a program that is bad on standard input" "$? $(cut -c 1-20 err)" "3 ebb: standard input:"
 says "bytes without an end" 3 "ebb: /dev/zero: this is a device, not a file" place /dev/zero
 yes | "$EBB" place - >out 2>err
-equal "lines without an end" "$? $(cat err)" "3 ebb: standard input:1: there is no column 'id': the first line names them, in lower case, with commas between"
+equal "lines without an end" "$? $(unfold err)" "3 ebb: standard input:1: there is no column 'id': the first line names them, in lower case, with commas between"
 (echo "id,lower,upper,size" && yes a,0,1,4) 2>err.yes | "$EBB" place - >out 2>err
 equal "rows without an end" "$? $(cat err)" "3 ebb: standard input:3: id: 'a' is there already, on line 2"
 head -c 3000 /dev/urandom >noise.csv

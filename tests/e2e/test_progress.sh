@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The progress line: never two seconds of silence on a terminal, within its width, gone at the end; and not a byte of it
-# where stderr is no terminal.
+# The progress line: never two seconds of silence. On a terminal it is within the width and gone at the end; where
+# stderr is no terminal, work of less than two seconds prints nothing.
 . "$(dirname "$0")/lib.sh"
+unset EBB_PROGRESS_S
 
 # on NAME COLUMNS ARGUMENTS...: ebb ends well on a terminal of that width; what happened is in the file `terminal`.
 on() {
@@ -61,14 +62,31 @@ check "it says how far it is" grep -q '^line: searching, part N of N' terminal
 long "a slowdown" && on "a slowdown" 60 plan resnet_cifar:1 --batch 64 --slowdown 5% --effort 0 --backend dry &&
     check "its budgets are counted, with the time left" grep -q '^line: planning for budget N of N, N s left' terminal
 
-for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000" "plan lenet"; do
+for command in "train mlp --batch 4 --steps 3" "plan lenet"; do
     # shellcheck disable=SC2086
     run "no terminal: $command" out $command
-    empty "no terminal, no line: ${command%% *}" "$(cat err)"
+    empty "no terminal, short work, no line: ${command%% *}" "$(cat err)"
 done
 
-# Work of minutes tells of itself there too: a line a minute, here one every 0.025 s. The steps are long enough for
-# that, and together for the time left, on a machine several times faster than the usual one.
+# piped NAME CODE ARGUMENTS...: the same without a terminal; what was written is in the file `terminal`.
+piped() {
+    title="no terminal: $1" code=$2
+    shift 2
+    python3 "$root/tests/e2e/terminal.py" 0 "$EBB" "$@" >terminal 2>err || fail "$title" "$(cat err)"
+    equal "$title" "$(figure exit)" "$code"
+    check "$title: never silent for two seconds" test "$(figure silence)" -lt 20
+    check "$title: it says what it does" grep -qE '^left: ebb: [a-z ]+( [0-9]+ of [0-9]+)?[:,] [0-9]+ s (left|so far)' terminal
+}
+piped "work of seconds" 0 place buffers.csv --time 3.5
+if long "no terminal: plans of a minute"; then
+    piped "a slowdown" 0 plan resnet50 --batch 256 --slowdown 5% --effort 0
+    piped "a curve" 0 plan resnet_cifar:1 --batch 64 --curve c.svg
+    piped "a comparison" 0 compare mlp --batch 64
+    piped "a refusal" 1 train resnet50 --batch 4 --memory 1MiB
+fi
+
+# Here a line every 0.025 s. The steps are long enough for that, and together for the time left, on a machine several
+# times faster than the usual one.
 EBB_PROGRESS_S=0.025 "$EBB" train resnet_cifar:1 --backend ref --batch 3 --steps 5 --threads 1 >out 2>err
 equal "no terminal, long work: it ends well" $? 0
 check "no terminal, long work: kernels are counted" grep -q '^ebb: measuring kernels [0-9]* of [0-9]*$' err

@@ -4,6 +4,7 @@
 # Memory of other processes as a tier, on one machine: the bits of a run without it, planned and measured bytes, wrong
 # options, a transport that fails, a peer that is killed, and lenders that go when the first process ends.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 
 net="resnet20 --batch 4 --machine round"
 train="train $net --seed 5 --no-eval"

@@ -66,6 +66,7 @@ run "zero overhead" out plan resnet_cifar:1 $options --effort 0 --slowdown 0% --
 # A network that has no plan at the smallest budget.
 # shellcheck disable=SC2086
 run "a curve" out plan alexnet $options --effort 0 --policy swap --curve curve.csv
+equal "a curve: it says what it wrote" "$(grep -v '^ebb: note: ' err)" "ebb: wrote curve.csv"
 equal "a curve: a line for each budget" "$(wc -l <curve.csv)" 25
 check "a curve: more memory is never slower, and once there is a plan there is one from there on" python3 - <<'END'
 import csv
@@ -79,6 +80,12 @@ assert times[0] > times[-1], times
 assert all(int(row["peak_bytes"]) <= int(row["budget_bytes"]) for row in rows if row["time_s"])
 assert all(row["recomputed_steps"] in ("", "0") for row in rows)
 END
+run "a curve's table" out plan lenet --backend dry --batch 16 --effort 0 --policy swap --host-memory 0 --curve table.svg
+equal "a curve's table: one heading" "$(grep -cE '^ +budget +peak .* bound +gap$' out)" 1
+equal "a curve's table: a row for each budget" "$(sed '1,/ peak .* gap$/d' out | grep -cE '^ +[0-9.]+ MiB +(no plan$|[0-9.]+ MiB )')" 24
+check "a curve's table: a budget without a plan says so" grep -qE '^ +[0-9.]+ MiB +no plan$' out
 complains "a curve of one budget" 2 "--curve is about many plans" plan lenet --curve a.svg --memory 50%
 complains "a curve in another format" 2 "--curve does not write .png" plan lenet --curve a.png
+says "a curve in no format" 2 "ebb: plan: --curve does not write 5: it writes a file that ends in svg, csv" plan lenet --curve 5
+complains "a curve that has nowhere to go" 4 "no/such" plan lenet --curve no/such/a.svg
 exit $status

@@ -4,6 +4,7 @@
 # Lower tiers from the command line: each way of input and output gives the same bits, and a tier that fails, is full or
 # is too small ends the training with a message that names tensor and tier, and leaves a checkpoint from which it goes on.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 
 machine
 mkdir disk

@@ -4,6 +4,7 @@
 # ebb.torch.Budget: the same bits and the planned bytes, in steps that are alike and in those that are not. PYTHON names a
 # Python with torch 2.4 or newer; EBB_TEST_ALL runs the long form: all networks, kinds of steps and cases.
 . "$(dirname "$0")/lib.sh"
+unset EBB_PROGRESS_S # some cases are about the lines of long work
 
 torch_python 'import torch; torch._C._current_graph_task_id, torch.UntypedStorage._new_with_weak_ptr' || {
     skip "ebb.torch.Budget" "no Python with torch 2.4 or newer"

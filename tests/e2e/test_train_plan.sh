@@ -4,6 +4,7 @@
 # `ebb train --plan`: a plan that was made before is followed, with the bits of any other plan; one that is for another
 # network, does not fit the host, or is no plan is refused before anything is trained.
 . "$(dirname "$0")/lib.sh"
+export COLUMNS=$wide
 net="resnet20 --batch 4"
 machine
 
@@ -28,7 +29,7 @@ refused() { # NAME CODE MESSAGE OPTIONS...
     check "$name: names the file or the option" grep -q -e half.plan -e broken.plan -e nothing.plan -e --plan err
 }
 sed '4,9d' half.plan >broken.plan
-refused "another batch" 1 "another program" resnet20 --batch 8 --plan half.plan
+refused "another batch" 1 "half.plan: plan: it is for another program .*: another network, batch, image, optimizer or backend" resnet20 --batch 8 --plan half.plan
 refused "another optimizer" 1 "another program" resnet20 --batch 4 --optimizer adam --plan half.plan
 refused "lines are missing" 3 "broken.plan:" resnet20 --batch 4 --plan broken.plan
 refused "no file" 4 "No such file" resnet20 --batch 4 --plan nothing.plan

@@ -7,6 +7,9 @@
 says "no command" 2 "ebb: say what to do; see ebb help"
 says "unknown command" 2 "ebb: there is no command foo; see ebb help" foo
 says "help for an unknown command" 2 "ebb: there is no command foo; see ebb help" help foo
+for word in budget memory profile trace show run convert; do
+    complains "another word: $word" 2 "^ebb: there is no command $word: ebb (plan|train|record|report|import) .*; see ebb help$" $word
+done
 says "train without a network" 2 "ebb: train: say which network; see ebb train --help" train
 says "plan without a network" 2 "ebb: plan: say which network or program; see ebb plan --help" plan
 says "unknown option" 2 "ebb: train: there is no option --unheard; see ebb train --help" train lenet --unheard
@@ -48,7 +51,7 @@ for command in "$long" "train $long" "train lenet --$long" "train lenet --policy
     "$EBB" $command >out 2>err
     check "a long word is shortened: $(printf %.20s "$command")" [ "$(wc -c <err)" -lt 1000 ]
 done
-"$EBB" "$long" 2>err
+COLUMNS=$wide "$EBB" "$long" 2>err
 check "its beginning and end stay" grep -qE '^ebb: there is no command x{126}\.\.\.x{125}y; see ebb help$' err
 mkfifo pipe
 says "a file's name without a path" 2 \
@@ -86,6 +89,9 @@ says "a context of no bytes" 2 "ebb: train: --memory-includes-context takes a --
 says "a device beyond" 5 "ebb: ref has one device, number 0" train lenet --backend ref --device 1
 says "repetitions" 2 "ebb: probe: --reps is 1 to 1000" probe --reps 0
 complains "unknown network" 2 "nosuchnet" train nosuchnet
+says "a network of another depth" 2 \
+    "ebb: there is no network 'resnet51'; near it: resnet50, resnet56, resnet50_cifar; of any size: resnet:N1,N2,N3,N4, resnet_cifar:N" \
+    plan resnet51
 complains "resnet without depths" 2 "resnet:" train resnet:
 complains "resnet with letters" 2 "resnet:3,x" plan resnet:3,x,4,1
 complains "unknown policy" 2 "nosuch" plan lenet --backend dry --policy nosuch
@@ -101,6 +107,29 @@ for command in train plan probe; do
     check "help of $command names the backends" grep -q '^  dry ' a
     [ $command = probe ] || check "help of $command names the policies" grep -q '^  liveness ' a
 done
+
+# widest: the columns of the longest line on standard input.
+widest() {
+    awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }'
+}
+for command in train plan place probe report import diff check record compare; do
+    for columns in "" 60 140; do
+        COLUMNS=$columns "$EBB" help $command >shown
+        check "help of $command fits ${columns:-100} columns" test "$(widest <shown)" -le "${columns:-100}"
+        [ -n "$columns" ] || cp shown usual
+        equal "help of $command has the same words in ${columns:-100} columns" "$(tr -s ' \n' '\n' <shown)" "$(tr -s ' \n' '\n' <usual)"
+    done
+done
+check "what an option is hangs in its column" grep -qE '^ {29}[a-z]' usual
+for command in "plan nosuch" "plan resnet20 --batch 8 --backend dry --memory 1MiB" "budget" \
+    "compare resnet20 --batch 8 --backend dry --memory 1MiB --policies liveness,budget"; do
+    # shellcheck disable=SC2086
+    "$EBB" $command >out 2>err
+    check "a refusal fits 100 columns: $command" test "$(widest <err)" -le 100
+    check "a refusal has its words below each other: $command" awk '!/^(ebb: |     [^ ])/ { exit 1 }' err
+    check "a refusal is long: $command" test "$(wc -c <err)" -gt 110
+done
+
 run "help" a help && run "--help" b --help && check "help" cmp -s a b
 
 most=$((4 * $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)))

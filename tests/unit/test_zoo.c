@@ -308,6 +308,7 @@ static void expect_error(const char *net, int64_t size, ebb_status status, const
 static void test_errors(void **state) {
     (void)state;
     expect_error("vgg17", 0, EBB_E_ARGUMENT, "near it: vgg11, vgg13, vgg16, vgg19");
+    expect_error("resnet51", 0, EBB_E_ARGUMENT, "; of any size: resnet:N1,N2,N3,N4, resnet_cifar:N");
     expect_error("resnet5O", 0, EBB_E_ARGUMENT, "resnet50");
     expect_error("transformer", 0, EBB_E_ARGUMENT, "there are: mlp, perceptron:N, lenet");
     expect_error("bert", 0, EBB_E_ARGUMENT, "there are: mlp");
