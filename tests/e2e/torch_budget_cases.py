@@ -433,7 +433,7 @@ PROGRAMS = {
     "an optimizer that fails": (optimizer_fails, lambda told: told["steps_unlike"] > 0),
     "exceptions": (fails_now_and_then, lambda told: told["plans"] >= 1),
     "accumulation in one step": (accumulates_in_a_step, lambda told: told["steps_unlike"] == 0),
-    "accumulation over steps": (accumulates_over_steps, lambda told: told["plans"] == 2),
+    "accumulation over steps": (accumulates_over_steps, lambda told: told["steps_unlike"] <= 3),
     "checkpoints inside": (with_checkpoints, lambda told: told["steps_unlike"] == 0),
     "a backward pass behind the step": (backward_later, lambda told: True),
     "two backward passes": (twice_backward, lambda told: True),

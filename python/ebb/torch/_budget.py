@@ -18,12 +18,13 @@ from ._bytes import Bytes
 from ._outside import outside_bytes
 from ._owned import STATE, Owned
 from ._pager import MIN_BYTES, Data, Pager
-from ._recording import Recording
+from ._recording import ALL, Recording
 from ._slab import Slab
 from ._tensors import n_tensors_over
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _MAX_PLANS = 8
+_MAX_RECORDED = 16  # steps
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -91,12 +92,21 @@ def _found(fit):
 
 class _Planned:
     """A recorded step with what was planned for it. key: what it began with. outside_bytes: what a card's allocator has given
-    beside tensors; the plan's budget is smaller by that, and the peaks that are told are larger."""
+    beside tensors; the plan's budget is smaller by that, and the peaks that are told are larger. more_bytes: what the first
+    step that followed found beside what it owns, more than the recorded one; the plan's budget is smaller by that, too."""
 
     def __init__(self, fit, plain_bytes, budget_bytes, key, outside_bytes):
-        self.recording, self.fit, self.plain_bytes, self.budget_bytes = fit.schedule.recording, fit, plain_bytes, budget_bytes
-        self.outside_bytes = outside_bytes
+        self.plain_bytes, self.budget_bytes = plain_bytes, budget_bytes
+        self.outside_bytes, self.more_bytes = outside_bytes, 0
+        self.take(fit)
         self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
+
+    def take(self, fit):
+        self.recording, self.fit, self.spare_bytes = fit.schedule.recording, fit, _schedule.spare_bytes(fit.schedule)
+
+    @property
+    def peak_bytes(self):
+        return self.fit.peak_bytes + self.outside_bytes + self.more_bytes
 
 
 class Budget:
@@ -131,8 +141,11 @@ class Budget:
         self._spill, self._effort = None if spill == "none" else spill, effort
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
         self._lock, self._plans, self._current = threading.Lock(), [], None
-        self._n_steps = self._n_unlike = self._began_with = self._outside_bytes = 0
-        self._is_warm, self._unlike = False, set()
+        self._n_steps = self._n_unlike = self._n_recorded = self._outside_bytes = 0
+        self._began_with, self._n_alike = None, 0  # how many steps ago it was another key, or a step was unlike
+        self._unlike_at = 0  # how many it was when one was
+        self._is_warm, self._unlike, self._longer = False, set(), {}  # keys; {key: numbers of steps that went on}
+        self._optimizers = weakref.WeakSet([optimizer] if optimizer is not None else ())  # that stepped
         self._leaves = {}  # weak references to what has gradients, by its id
         self._note_leaves(model.parameters() if model is not None else ())
         self._owned = Owned(model, optimizer)
@@ -146,12 +159,14 @@ class Budget:
         if is_running() or not self._lock.acquire(blocking=False):
             raise RuntimeError("ebb: a step of a Budget is running already; steps are not nested or shared by threads")
         _running.budget = self
+        _mode.tell_of_optimizers(self._note_optimizer)
         try:
             self._n_steps += 1
             yield from self._step()
         finally:
             self._teller.end()
             _running.budget = _running.step = None
+            _mode.tell_of_optimizers(None)
             self._lock.release()
 
     def _step(self):
@@ -180,7 +195,9 @@ class Budget:
             yield
         doer = step.doer  # another one than at first where the step was another one
         if isinstance(doer, _steps.Recorder):
-            self._end_recording(doer.finish(self._leavers()), doer)
+            recording = doer.finish(self._leavers())
+            if recording.entries:  # else the step was empty
+                self._end_recording(recording, doer)
         else:
             doer.finish()
             self._end_following(doer, time.perf_counter() - begin)
@@ -191,7 +208,7 @@ class Budget:
         """In a step in which something may be away, it also comes back for what is not an operator."""
         if (doer.is_guarded or doer.rests) and not self._has_data:
             self._has_data = True
-            self._within.enter_context(Data(self._pager))
+            self._within.enter_context(Data(_running.step))
 
     def _leavers(self):
         """What is owned and may leave: {key of a storage: (storage, owner, tensors)}."""
@@ -219,7 +236,8 @@ class Budget:
             return
         self._guard.end()
         self._pager.settle()
-        self._pager.count, owned = None, self._owned.storages() if self._pager.away else {}
+        self._pager.count = self._pager.asked = None
+        owned = self._owned.storages() if self._pager.away else {}
         for key, page in tuple(self._pager.away.items()):
             if key not in owned:
                 self._pager.back(page)
@@ -242,15 +260,18 @@ class Budget:
     def _begin(self):
         """What does the step that begins; None: nothing is done."""
         key = self._key()
+        self._n_alike = self._n_alike + 1 if key == self._began_with else 0
         self._began_with = key
         found = [planned for planned in self._plans if planned.key == key]
-        can_record = len(self._plans) < _MAX_PLANS
-        if can_record and (not found or key in self._unlike):
+        if self._can_record() and (not found or key in self._unlike or self._n_alike in self._longer.get(key, ())):
             self._unlike.discard(key)
             return self._recorder()
         if found:
             return self._follower(found[-1])
         return self._stranger() if self._pager is not None else None
+
+    def _can_record(self):
+        return len(self._plans) < _MAX_PLANS and self._n_recorded < _MAX_RECORDED
 
     def _recorder(self):
         if not _inside.can_see():
@@ -259,7 +280,7 @@ class Budget:
         limit = max(0, self._bytes - self._outside_bytes) if self._bytes is not None and self._pager is not None else None
         self._slab.is_measuring = True
         self._teller.begin("record", "recording two training steps, which take longer than others; then they are planned")
-        recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
+        recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit, self._gradient_bytes)
         recorder.begin(self._leavers())
         return recorder
 
@@ -274,14 +295,19 @@ class Budget:
 
     def _follower(self, planned):
         self._current = planned
-        is_measured = planned.n_followed == 0
+        is_measured = not planned.n_followed
         if planned.fit.plan is None and not is_measured and not self._n_unlike:
             if self._pager is not None:
                 self._pager.all_back()
-            return _follow.Watcher(planned.recording)
-        follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
+            return _follow.Watcher(planned.recording, self._gradient_bytes)
+        follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other,
+                                    self._gradient_bytes)
+        follower.spare_bytes = planned.spare_bytes
         leavers = functools.cache(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
         follower.begin(leavers, Bytes.of_all_tensors if is_measured else None)
+        if is_measured and not follower.is_lost and self._finds_more(planned, follower.measured.live):
+            follower.measured.close()
+            return self._follower(planned)
         if follower.rests:
             self._guard.begin(leavers(), ())
             states = {key: (storage, tensors) for key, (storage, name, tensors) in leavers().items() if name[0] == STATE}
@@ -289,15 +315,26 @@ class Budget:
             follower.wake = self._guard.end
         return follower
 
-    def _other(self, kind, func, shapes):
+    def _finds_more(self, planned, live_bytes):
+        """Whether so much lies beside what the recorded step began with that the plan had to be made anew."""
+        more_bytes = live_bytes - _schedule.first_bytes(planned.fit.schedule)
+        if more_bytes <= planned.more_bytes:
+            return False
+        planned.more_bytes = more_bytes
+        if planned.peak_bytes <= planned.budget_bytes:
+            return False
+        planned.take(self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes))
+        return True
+
+    def _other(self, known_by):
         """What does a step whose first moment is this one and not that of the plan that was taken."""
-        doer = None
+        doer, gradient_bytes = None, self._gradient_bytes()
         if self._guard is not None:
             self._guard.end()
         for planned in self._plans:
-            if planned.key == self._began_with and planned.recording.begins_with(kind, func, shapes):
+            if planned.key == self._began_with and planned.recording.begins_with(known_by, gradient_bytes):
                 doer = self._follower(planned)
-        if doer is None and len(self._plans) < _MAX_PLANS:
+        if doer is None and self._can_record():
             self._n_unlike += 1
             doer = self._recorder()
         if doer is not None:
@@ -312,26 +349,38 @@ class Budget:
             self._note_leaves(recorder.leaves())
             return
         self._slab.is_measuring = False
+        self._n_recorded += 1
+        known = [planned for planned in self._plans if planned.key == self._began_with]
+        longer = next((planned for planned in known if recording.is_start_of(planned.recording)), None)
+        if longer is not None:  # its plan is for this step, too; the kind that was to be recorded comes as late as last time
+            self._current = longer
+            self._longer.setdefault(self._began_with, set()).add(self._unlike_at)
+            return
+        self._longer.get(self._began_with, set()).discard(self._n_alike)
         outside = self._outside_bytes = outside_bytes()
         plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
-        budget = self._bytes
+        fit = self._fit(recording, plain_bytes, outside)
+        self._current = _Planned(fit, plain_bytes, self._bytes, self._began_with, outside)
+        self._plans = [planned for planned in self._plans
+                       if planned not in known or not planned.recording.is_start_of(recording)] + [self._current]
+
+    def _fit(self, recording, plain_bytes, outside_bytes):
         machine, tiers = planning.Machine(), {}
         if self._has_tier:
             tier = planning.HOST if self._spill in (None, "ram") else planning.DISK
             machine.set_link(tier, max(1e6, self._slab.out_rate), max(1e6, self._slab.in_rate), _LATENCY_NS)
             tiers[tier] = planning.NO_LIMIT
         self._teller.begin("plan", f"planning a step that needs {_say.bytes_text(plain_bytes)} within "
-                           f"{_say.bytes_text(budget)}")
+                           f"{_say.bytes_text(self._bytes)}")
         try:
-            fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside)
+            fit = _fit.fit(recording, self._bytes, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside_bytes)
         except planning.NoFit as error:
             raise DoesNotFit("\n".join([str(error), *self._hints(error.least_budget_bytes, plain_bytes)]),
                              error.least_budget_bytes) from None
         self._teller.result("follow", _found(fit))
-        self._current = _Planned(fit, plain_bytes, budget, self._began_with, outside)
-        self._plans.append(self._current)
+        return fit
 
     def _hints(self, least_bytes, plain_bytes):
         """What else to type."""
@@ -349,21 +398,39 @@ class Budget:
             return
         if doer.is_lost:
             self._n_unlike += 1
-            if not isinstance(doer, _follow.Watcher):  # else the next one like it is recorded as it begins
+            self._unlike_at, self._n_alike = self._n_alike, -1
+            if doer.is_longer:
+                self._longer.setdefault(self._began_with, set()).add(self._unlike_at)
+            elif not isinstance(doer, _follow.Watcher):  # else the next one like it is recorded as it begins
                 self._unlike.add(self._began_with)
             return
-        planned.n_followed += 1
+        if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
+            planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)
         if doer.measured is not None:
-            planned.peak_measured_bytes = doer.measured.peak + planned.outside_bytes
             doer.measured.close()
-        elif planned.n_followed > 2:
+        if not doer.is_whole():  # it ended early, so the next one is measured, too
+            return
+        planned.n_followed += 1
+        if doer.measured is None and planned.n_followed > 2:
             planned.step_s = seconds if planned.step_s is None else min(planned.step_s, seconds)
 
     def _key(self):
-        """What a step depends on when it begins: how many bytes the gradients have."""
+        """What a step depends on when it begins: how many bytes the gradients have, and the state of optimizers."""
+        return self._gradient_bytes(), sum(
+            value.nbytes for optimizer in self._optimizers for state in optimizer.state.values() for value in state.values()
+            if isinstance(value, torch.Tensor))
+
+    def _gradient_bytes(self):
         leaves = [reference() for reference in self._leaves.values()]
         gradients = (leaf.grad for leaf in leaves if leaf is not None)
         return sum(grad.nbytes for grad in gradients if grad is not None and grad.layout == torch.strided)
+
+    def _note_optimizer(self, optimizer):
+        """One steps on this thread."""
+        self._optimizers.add(optimizer)
+        step = getattr(_running, "step", None)
+        if step is not None:
+            step.doer.note_optimizer()
 
     def _note_leaves(self, leaves):
         self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)
@@ -387,7 +454,7 @@ class Budget:
         return _say.Summary({
             "is_planned": True, "steps": self._n_steps, "steps_unlike": self._n_unlike, "plans": len(self._plans),
             "budget_bytes": planned.budget_bytes, "plain_bytes": planned.plain_bytes,
-            "peak_planned_bytes": planned.fit.peak_bytes + planned.outside_bytes,
+            "peak_planned_bytes": planned.peak_bytes,
             "peak_measured_bytes": planned.peak_measured_bytes,
             "moved_out_bytes": plan.moved_out_bytes if plan else 0,
             "recomputed_ops": plan.n_recomputed_steps if plan else 0,

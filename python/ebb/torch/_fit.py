@@ -34,7 +34,9 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outsi
     if bytes_without <= room_bytes:
         return Fit(without, bytes_without, None)
     layouts = layouts_of(recording)
-    found = _fastest(recording, layouts, room_bytes, machine, tier_bytes, effort, n_threads)
+    found = None
+    if layouts[0].steps:  # else it is a backward pass of which nothing may leave
+        found = _fastest(recording, layouts, room_bytes, machine, tier_bytes, effort, n_threads)
     if found is not None:
         return found
     found = tightest(recording, tier_bytes, bytes_without)
@@ -124,7 +126,7 @@ def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):
     """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
     found = Fit(plain(recording), bytes_without, None)
     for number, layout in enumerate(layouts_of(recording, is_timed=False)):
-        for policy in policies:
+        for policy in policies if layout.steps else ():
             fit = _least(layout, tier_bytes, policy)
             if fit is not None and fit.peak_bytes < found.peak_bytes:
                 found, found.layout = fit, number

@@ -20,13 +20,14 @@ import torch
 
 from ..planning import AGAIN, DROP, IN, OUT
 from . import _inside
+from ._bytes import Bytes
 from ._operators import tensors_in
 from ._pager import Recent
-from ._recording import OP, PACK, UNPACK
+from ._recording import OP, PACK, TOUCH, UNPACK
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
-from ._tensors import forget, geometry, in_backward, is_plain, n_modes, over, quietly, storage_of, without_graph
+from ._tensors import expired, forget, geometry, in_backward, is_plain, n_modes, over, quietly, storage_of, without_graph
 
 
 class _Saved:
@@ -52,21 +53,25 @@ class _Call:
 class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
-    measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one. is_guarded: operators may use what
+    gradient_bytes: a function that counts those of all gradients. measured: a Bytes that measures it, or None. is_lost: it was
+    not like the recorded one; is_longer: because it went on where that one had ended. spare_bytes: how much it may make
+    there, given by whoever begins it. is_guarded: operators may use what
     is away, and bring it back. rests: what may be away is the optimizer's state, which _guard.py looks after until the optimizer
     steps; operators do not. unseen: the ids of operators that need not be looked at. Whoever begins a follower that rests gives
     it `watch(page)`, which has a page looked after and says whether it may leave, and `wake()`, which ends that."""
 
-    unseen, rests = (), False
+    unseen, rests, spare_bytes = (), False, float("inf")
     watch, wake = staticmethod(lambda page: True), staticmethod(lambda: None)
 
-    def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
+    def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda known_by: None, gradient_bytes=lambda: None):
         recording = schedule.recording
+        self._gradient_bytes, self._n_optimizer_steps, self._expected, self._is_broken = gradient_bytes, 0, (), False
         self._other, self._pager, self._room_bytes, self._recent = other, pager, room_bytes, None
-        self._pages = {}
+        self._pages, self._number_of = {}, {}  # {number: page}, {page: number}
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
         self._before, self._after, self._apart = schedule.before, schedule.after, {*recording.uses, *schedule.away}
-        self.is_lost, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, 0
+        self.is_lost, self.is_longer, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, False, 0
+        self._has_unpacked, self._more = False, Bytes()
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
         self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
@@ -77,23 +82,27 @@ class Follower:
     def __del__(self):
         for key in self._numbers:
             forget(key)
+        self._more.close()
 
     def begin(self, owned=None, measured=None):
         """Before anything runs, what is away is what the plan says. owned: gives {key of a storage: (storage, owner, tensors)}."""
         if self._pager is not None:
             if self._recording.lasting or self._schedule.away:
                 self._find_pages({owner: storage for storage, owner, _ in owned().values()})
+            self._pager.asked = self._note_return
             if self.is_lost:
                 self._recent = Recent(self._pager)
                 self._recent.use_all()
             else:
                 leaves = {page for number, page in self._pages.items() if number in self._schedule.away}
                 for page in leaves:
-                    self._pager.out(page)
+                    self._leave(page)
                 for page in {*self._pager.away.values()} - leaves:
                     self._pager.back(page)
                 self.rests = self._recording.rests
                 self.is_guarded = self._recording.is_whole or bool(self._pager.away) and not self.rests
+                if self._is_broken:
+                    self._lose()
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
@@ -108,7 +117,62 @@ class Follower:
             if found is None or self._pager.bytes_of(found) != storage.n_bytes:
                 self.is_lost = True
                 return
-            self._pages[number] = self._pager.page(found)
+            self._note_page(number, self._pager.page(found))
+
+    def _note_page(self, number, page):
+        self._pages[number], self._number_of[page] = page, number
+
+    # ---- what a plan did not foresee
+
+    def is_whole(self):
+        """Whether all moments of the plan came."""
+        return self.n_seen == len(self._moments) and not self.is_lost
+
+    def note_optimizer(self):
+        """One steps."""
+        self._n_optimizer_steps += 1
+        if not self.is_lost and self._n_optimizer_steps > self._recording.n_optimizer_steps:
+            self._lose()
+
+    def touch(self, tensor):
+        """Its memory is used beside the operators, up to the next moment."""
+        storage = storage_of(tensor)
+        number = self._number_of.get(self._pager.pages.get(storage._cdata)) if storage is not None else None
+        if number in self._recording.uses and not self.is_lost and not (self._is_touched() and number in self._expected):
+            i, entry = self._next(TOUCH)
+            if entry is None or number not in entry.versions:
+                self._lose()
+            else:
+                self._expected = entry.versions
+                self._act(self._before.get(i, ()))
+        self._pager.touch([tensor])
+
+    def _is_touched(self):
+        return self.n_seen > 0 and self._entries[self._moments[self.n_seen - 1]].kind == TOUCH
+
+    def _note_return(self, page):
+        """What is away is used. The plan may have it come only now."""
+        if not self.is_lost and self._number_of.get(page) not in self._expected:
+            self._lose()
+
+    def _note_more(self, args, kwargs, results):
+        """What is made after the last moment has to find room."""
+        storages = [tensor.untyped_storage() for tensor in results if is_plain(tensor)]
+        if storages:
+            taken = {tensor.untyped_storage()._cdata for tensor in tensors_in([*args, *kwargs.values()]) if is_plain(tensor)}
+            self._more.bury()
+            for storage in storages:
+                if storage._cdata not in taken:
+                    self._more.see(storage)
+            if self._more.live > self.spare_bytes and not self.is_lost:
+                self._lose()
+
+    def _leave(self, page):
+        if not self._pager.out(page) and not expired(page.key):
+            self._is_broken = True
+
+    def _has_as_many_gradients(self, entry):
+        return entry.gradient_bytes is None or entry.gradient_bytes == self._gradient_bytes()
 
     # ---- the step
 
@@ -189,11 +253,14 @@ class Follower:
         if repeat.is_bookkeeping or repeat.is_view and not self._recording.is_whole:
             return self._call(repeat, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
-            return self._call(repeat, args, kwargs)
+            self._expected = ()
+            result = self._call(repeat, args, kwargs)
+            self._note_more(args, kwargs, tensors_in(result))
+            return result
         i = self._moments[self.n_seen]
         entry = self._entries[i]
-        if entry.func is not func or entry.shapes != shapes_of(args):
-            other = self._other(OP, func, shapes_of(args)) if self.n_seen == 0 else None
+        if entry.func is not func or entry.shapes != shapes_of(args) or self.n_seen == 0 and not self._has_as_many_gradients(entry):
+            other = self._other((OP, func, shapes_of(args))) if self.n_seen == 0 else None
             if other is not None:
                 return other.dispatch(func, (), args, kwargs)
             self._lose()
@@ -206,6 +273,7 @@ class Follower:
             if call is None:
                 self._lose()
                 return self._call(repeat, args, kwargs)
+        self._expected = entry.versions
         result = self._call(repeat, args, kwargs)
         for number in entry.updates:
             if number in self._version:
@@ -252,7 +320,7 @@ class Follower:
                 self._version[number] = 0
                 self._made_by[number, 0] = i
             elif number in self._recording.passing:
-                self._pages[number] = self._pager.page(storage)
+                self._note_page(number, self._pager.page(storage))
         return True
 
     def _next(self, kind):
@@ -300,8 +368,8 @@ class Follower:
             return without_graph(tensor)
         is_first = self.n_seen == 0
         i, entry = self._next(PACK)
-        if entry is None or entry.shape != tuple(tensor.shape):
-            other = self._other(PACK, None, tuple(tensor.shape)) if is_first else None
+        if entry is None or entry.shape != tuple(tensor.shape) or is_first and not self._has_as_many_gradients(entry):
+            other = self._other((PACK, None, tuple(tensor.shape))) if is_first else None
             if other is not None:
                 return other.pack(tensor)
             self._lose()
@@ -325,8 +393,10 @@ class Follower:
         i = -1
         if not self.is_lost and self._process == os.getpid():
             i, entry = self._next(UNPACK)
-            if entry is None or (entry.pack != saved.entry if isinstance(saved, _Saved) else entry.storage is not None):
+            if entry is None or (entry.pack != saved.entry if isinstance(saved, _Saved) else entry.storage is not None) or \
+                    not self._has_unpacked and (entry.gradient_bytes or 0) < self._gradient_bytes():
                 self._lose()
+            self._has_unpacked = True
         if isinstance(saved, torch.Tensor):
             if self.is_over and self._pager is not None:  # a graph that outlived its step
                 with quietly():
@@ -356,6 +426,7 @@ class Follower:
     def _lose(self):
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
         to compute something again, so all that autograd wants is brought back now."""
+        self.is_longer = self.n_seen == len(self._moments)
         self.is_lost = True
         if self.is_guarded:  # else all is there, and stays
             self._recent = Recent(self._pager)
@@ -395,15 +466,19 @@ class Follower:
                 self._drop(kind, target)
             else:
                 self._move_or_repeat(kind, target)
+        if self._is_broken and not self.is_lost:
+            self._lose()
 
     def _do_apart(self, kind, target):
         page = self._pages.get(target)
-        if page is None or self.rests and kind != IN and not self.watch(page):
+        if page is None:
             return
-        if kind == OUT:
+        if self.rests and kind != IN and not self.watch(page):
+            self._is_broken = True
+        elif kind == OUT:
             self._pager.send(page)
         elif kind == DROP:
-            self._pager.out(page)
+            self._leave(page)
         else:
             self._pager.come(page)
 
@@ -447,7 +522,8 @@ class Follower:
 
     def _compute(self, call, made):
         """Compute an operator again; gives {(storage, version): storage}. made: what was made on the way."""
-        written = {}
+        written, expected = {}, self._expected
+        self._expected = call.entry.versions
         args = [self._put(arg, call, written, made) for arg in call.args]
         self.recomputed_ops += 1
         if call.state is not None:
@@ -456,6 +532,7 @@ class Follower:
         try:
             tensors = tensors_in(self._counted(call.func, args, call.kwargs))
         finally:
+            self._expected = expected
             if call.state is not None:
                 set_random_state(call.device, after)
         for at, number in call.entry.births:
@@ -519,17 +596,29 @@ class Follower:
 class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
-    is_lost = has_acted = is_guarded = rests = False
+    is_lost = is_longer = has_acted = is_guarded = rests = False
     recomputed_ops, measured = 0, None
 
-    def __init__(self, recording):
-        self._shapes = recording.saved_shapes
+    def __init__(self, recording, gradient_bytes):
+        self._shapes, self._left = recording.saved_shapes, recording.n_optimizer_steps
+        self._gradient_bytes = gradient_bytes
+        self._first_bytes = next((entry.gradient_bytes for entry in recording.entries if entry.kind == PACK), None)
         self.n_seen = 0
+
+    def is_whole(self):
+        return self.n_seen == len(self._shapes) and not self.is_lost
+
+    def note_optimizer(self):
+        """One steps."""
+        self._left -= 1
+        if self._left < 0 and not self.is_lost:
+            self.is_lost, self.is_longer = True, self.n_seen == len(self._shapes)
 
     def pack(self, tensor):
         n = self.n_seen
         self.n_seen = n + 1
-        if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n]):
+        if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n] or
+                                 n == 0 and self._first_bytes != self._gradient_bytes()):
             self.is_lost = True
         return tensor if tensor.grad_fn is None else tensor.detach()
 

@@ -85,7 +85,7 @@ class Guard:
         for key, (storage, _, tensors) in owned.items():
             page = self._pager.away.get(key)
             if page is not None and n_tensors_over(storage) > len(tensors):
-                self._pager.back(page)
+                self._pager.touch_storage(storage)
                 self.held_bytes += page.n_bytes
             elif page is not None:
                 for tensor in tensors:

@@ -16,7 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from ._tensors import in_backward
 
 active = {}  # {id of a Budget's optimizer: the mode of the step that runs}
-_here = threading.local()  # aside: (optimizer, the mode that is not active while it steps), or None
+# aside: (optimizer, the mode that is not active while it steps), or None. note: is told of each optimizer that steps, or None
+_here = threading.local()
+
+
+def tell_of_optimizers(note):
+    """Of those that step on this thread; None: no more."""
+    _here.note = note
 
 
 class Mode(TorchDispatchMode):
@@ -55,6 +61,10 @@ class Mode(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             return self.doer.unpack(saved)
 
+    def touch(self, tensor):
+        with torch._C.DisableTorchFunction():
+            self.doer.touch(tensor)
+
     def leave(self):
         super().__exit__(None, None, None)
 
@@ -63,6 +73,9 @@ class Mode(TorchDispatchMode):
 
 
 def _begin_optimizer(optimizer, args, kwargs):
+    note = getattr(_here, "note", None)
+    if note is not None:
+        note(optimizer)
     modes, own = _get_current_dispatch_mode_stack(), active.get(id(optimizer))
     if own is not None and own.doer.is_guarded and own not in modes:
         raise RuntimeError("ebb: an optimizer whose state may be away steps on another thread than the step of its Budget")

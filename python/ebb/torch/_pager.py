@@ -29,12 +29,13 @@ class _Page:
 
 
 class Pager:
-    """count: what is told of each storage that leaves or comes back (`left`, `came`), or None. away, coming: pages by key;
-    of the latter the bytes are on their way."""
+    """count: what is told of each storage that leaves or comes back (`left`, `came`), or None. asked: a function that is told
+    of each page that is away and used all the same, or None. away, coming: pages by key; of the latter the bytes are on
+    their way."""
 
     def __init__(self, slab):
         self._slab, self._process = slab, os.getpid()
-        self.pages, self.count = {}, None
+        self.pages, self.count, self.asked = {}, None, None
         self.away, self.coming = {}, {}
 
     # ---- pages
@@ -160,7 +161,10 @@ class Pager:
                 self.pages[key].is_current = False
 
     def touch_storage(self, storage):
-        page = self.away.get(storage._cdata) or self.coming.get(storage._cdata)
+        page = self.away.get(storage._cdata)
+        if page is not None and self.asked is not None:
+            self.asked(page)
+        page = page or self.coming.get(storage._cdata)
         if page is not None:
             self.back(page)
 
@@ -233,14 +237,13 @@ _DATA = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torc
 
 
 class Data(TorchFunctionMode):
-    """Within a step: what hands out a tensor's memory beside the operators finds it there."""
+    """Within a step: what hands out a tensor's memory beside the operators finds it there. mode: what is told of it."""
 
-    def __init__(self, pager):
+    def __init__(self, mode):
         super().__init__()
-        self._pager = pager
+        self._mode = mode
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if (self._pager.away or self._pager.coming) and func in _DATA and args and isinstance(args[0], torch.Tensor):
-            with torch._C.DisableTorchFunction():
-                self._pager.touch(args[:1])
+        if func in _DATA and args and isinstance(args[0], torch.Tensor):
+            self._mode.touch(args[0])
         return func(*args, **kwargs or {})

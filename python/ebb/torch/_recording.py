@@ -11,7 +11,7 @@ import torch
 from ._owned import GRADIENT, STATE
 from ._pager import MIN_BYTES
 
-OP, PACK, UNPACK = range(3)
+OP, PACK, UNPACK, TOUCH = range(4)  # of the last: memory that is used beside the operators
 # What may leave by itself: nothing; the optimizer's state, where no other part of a step uses it; all that is owned.
 NOTHING, STATES, ALL = range(3)
 _AGAIN_NS = 30000  # of an operator that Python calls
@@ -24,9 +24,11 @@ class Entry:
     place; `births`: (number of the result, storage). `inside_bytes`: the most that it takes beside its results while it
     runs; `kept_bytes`: what autograd may keep beside them to the end of the step. `random_bytes`: the random state that it
     needs to be computed again; 0: it draws no random numbers. `is_exact`: it may be computed again. `gone`: of what
-    autograd saves, the entry by which it has let go of it; None: it has not."""
+    autograd saves, the entry by which it has let go of it; None: it has not. `gradient_bytes`: of all gradients before the
+    entry; None: they were not counted."""
     __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "is_exact", "storage",
-                 "version", "shape", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes")
+                 "version", "shape", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes",
+                 "gradient_bytes")
 
     def __init__(self, kind, is_backward):
         self.kind, self.is_backward = kind, is_backward
@@ -34,6 +36,11 @@ class Entry:
         self.versions, self.updates, self.births, self.ns, self.gone = {}, [], [], 0, None
         self.inside_bytes = self.kept_bytes = self.random_bytes = 0
         self.is_exact = self.is_view = False
+        self.gradient_bytes = None
+
+    def known_by(self):
+        """What the same moment of another step has in common with it."""
+        return self.kind, self.func, self.shapes if self.kind == OP else self.shape
 
 
 class Storage:
@@ -52,32 +59,47 @@ class Recording:
     an operator takes beside its own time when it is computed again. leavers: what may leave by itself.
     uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a
     step that is followed is known to be like this one; up to `last_use`, with those of the backward pass (`is_whole`) if
-    anything that it uses may leave by itself. rests: only states of the optimizer may leave by themselves."""
+    anything that it uses may leave by itself. rests: only states of the optimizer may leave by themselves.
+    n_optimizer_steps: how often an optimizer stepped."""
 
-    def __init__(self, entries, storages, again_ns=_AGAIN_NS, leavers=ALL):
+    def __init__(self, entries, storages, again_ns=_AGAIN_NS, leavers=ALL, n_optimizer_steps=0):
         self.entries, self.storages, self.again_ns, self._leavers = entries, storages, again_ns, leavers
+        self.n_optimizer_steps = n_optimizer_steps
         self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
         self._find_leavers()
         self.is_whole = bool(self.uses) and leavers == ALL
         self.rests = bool(self.uses) and leavers == STATES
         self.last_use = max([self.last_unpack, *(uses[-1] for uses in self.uses.values())])
         self.moments = [i for i, entry in enumerate(entries) if i <= self.last_use and (
+            not self.uses.keys().isdisjoint(entry.versions) if entry.kind == TOUCH else
             self.is_whole or entry.kind != OP or not (entry.is_backward or entry.is_view))]
-        first = entries[self.moments[0]] if self.moments else None
-        self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
+        self.first = entries[self.moments[0]] if self.moments else None
         self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
 
     def of(self, leavers):
         """The same, where only these leave by themselves."""
-        return Recording(self.entries, self.storages, self.again_ns, leavers)
+        return Recording(self.entries, self.storages, self.again_ns, leavers, self.n_optimizer_steps)
 
     def is_held(self, number):
         """Whether a follower holds a storage; it only refers to others, and to their tensors."""
         maker = self.storages[number].maker
         return maker is not None and not self.entries[maker].is_backward and maker <= self.last_unpack
 
-    def begins_with(self, kind, func, shapes):
-        return self._first == (kind, func, shapes)
+    def begins_with(self, known_by, gradient_bytes):
+        return self.first is not None and self.first.known_by() == known_by and \
+            self.first.gradient_bytes in (None, gradient_bytes)
+
+    def is_start_of(self, other):
+        """Whether another recording has all of this one's moments, of the same storages."""
+        return len(self.entries) <= len(other.entries) and self.n_optimizer_steps <= other.n_optimizer_steps and \
+            all(mine == others for mine, others in zip(self._all_known_by(), other._all_known_by()))
+
+    def _all_known_by(self):
+        order = {}  # by first use; the numbers are those in which Python had the tensors
+        for entry in self.entries:
+            used = (*entry.versions, *(number for _, number in entry.births))
+            yield *entry.known_by(), entry.gradient_bytes, [order.setdefault(number, len(order)) for number in used], \
+                [(self.storages[number].n_bytes, self.storages[number].first_owner) for number in used]
 
     def _may_leave(self, storage):
         if self._leavers == STATES:
@@ -92,7 +114,7 @@ class Recording:
             if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and self._may_leave(storage):
                 uses[number] = []
         for i, entry in enumerate(self.entries if uses else ()):
-            for number in {*entry.versions, *(number for _, number in entry.births)} if entry.kind == OP else ():
+            for number in {*entry.versions, *(number for _, number in entry.births)} if entry.kind in (OP, TOUCH) else ():
                 if number in uses:
                     uses[number].append(i)
         if self._leavers == STATES:
@@ -116,6 +138,8 @@ class Recording:
 
     def leftovers(self):
         """{gradient that the step leaves behind: the one that it found in its place, or None}."""
-        found = {storage.first_owner: number for number, storage in enumerate(self.storages) if storage.first_owner}
+        touched = {number for entry in self.entries if entry.kind == TOUCH for number in entry.versions}
+        found = {storage.first_owner: number for number, storage in enumerate(self.storages)
+                 if storage.first_owner and number not in touched}
         return {number: found.get(self.storages[number].last_owner) for number in self.passing
                 if self.storages[number].last_owner and self.storages[number].last_owner[0] == GRADIENT}

@@ -3,10 +3,11 @@
 
 `peak` follows the actions over the recorded step, storage by storage; this peak is the promise, not the plan's.
 """
+import itertools
 from collections import defaultdict
 
 from .. import planning
-from ._recording import OP, PACK, UNPACK
+from ._recording import OP, PACK, TOUCH, UNPACK
 
 LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is not needed; autograd may still name it
 
@@ -31,17 +32,21 @@ class Schedule:
                 if waiting:
                     self.before[entry] += waiting
                 last, waiting, is_leading = entry, [], True
-            elif kind in (planning.DROP, LAST_DROP, planning.OUT) and is_leading and last >= 0:
+            elif kind in (planning.DROP, LAST_DROP, planning.OUT) and is_leading and self._has_end(last):
                 self.after[last].append((kind, target))
             else:
                 is_leading = False
                 waiting.append((kind, steps[target] if kind == planning.AGAIN else target))
                 if kind == planning.AGAIN:
                     self.captured.add(steps[target])
-        if waiting and last >= 0:  # for the next step
+        if waiting and self._has_end(last):  # for the next step
             self.after[last] += waiting
         self.leaves_late = any(kind == planning.OUT for at in (self.before, self.after) for i, found in at.items()
                                if self._is_late(i) for kind, _ in found)
+
+    def _has_end(self, i):
+        """Whether it is known when a moment is over: memory that was touched may be used up to the next one."""
+        return i >= 0 and self.recording.entries[i].kind != TOUCH
 
     def _is_late(self, i):
         entry = self.recording.entries[i]
@@ -92,6 +97,13 @@ def plain(recording):
     return schedule
 
 
+def first_bytes(schedule):
+    """Of the storages that are there when a step that follows the schedule begins."""
+    apart = _Apart(schedule)
+    return apart.live + sum(storage.n_bytes for number, storage in enumerate(schedule.recording.storages)
+                            for life in storage.lives if life[0] < 0 and number not in apart.numbers)
+
+
 class _Copy:
     __slots__ = ("n_bytes", "n_holders", "is_own")
 
@@ -132,6 +144,24 @@ class _Apart:
 
 def peak(schedule):
     """The most bytes of storages and inside of operators at once when a step follows the schedule."""
+    return _peak_and_end(schedule)[0]
+
+
+def spare_bytes(schedule):
+    """How much a step may make after its last moment, when it is not compared any more, without more than the peak."""
+    recording = schedule.recording
+    most, end = _peak_and_end(schedule)
+    change = defaultdict(int)  # by what the recorded step makes then; it may have less of other things by that time
+    for storage in recording.storages:
+        for begin, gone, _ in storage.lives:
+            if begin > recording.last_use:
+                change[begin] += storage.n_bytes
+                change[len(recording.entries) if gone is None else gone] -= storage.n_bytes
+    return max([most - end, *itertools.accumulate(change[i] for i in sorted(change))])
+
+
+def _peak_and_end(schedule):
+    """The peak, and what is there after the last moment."""
     recording, apart = schedule.recording, _Apart(schedule)
     storages, entries = recording.storages, recording.entries
     starts, ends, backs, apart_ends = defaultdict(list), defaultdict(list), {}, defaultdict(list)
@@ -153,7 +183,7 @@ def peak(schedule):
               if life[0] < 0 and number not in apart.numbers]
     natural = {id(life): [_Copy(n_bytes, False)] for life, n_bytes in before}
     live = sum(n_bytes for _, n_bytes in before)
-    most = live + apart.live
+    most = end = live + apart.live
     held, last_back, saved = {}, {}, defaultdict(list)
     for entry in entries:
         if entry.kind == PACK and entry.storage is not None:
@@ -208,7 +238,7 @@ def peak(schedule):
             act(*action, i)
         if i in schedule.captured:
             live += entry.random_bytes
-        if recording.uses and entry.kind == OP:
+        if recording.uses and entry.kind in (OP, TOUCH):
             apart.come(entry.versions)
             most = max(most, live + apart.live)
         for number, life in starts[i]:
@@ -243,4 +273,6 @@ def peak(schedule):
                     held[number] = own
         for action in schedule.after.get(i, ()):
             act(*action, i)
-    return most
+        if i == recording.last_use:
+            end = live + apart.live
+    return most, end

@@ -20,7 +20,7 @@ import torch
 from . import _inside, _tensors
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
-from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
+from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
     parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
@@ -44,14 +44,16 @@ def note_written(saved, tensors):
 
 class Recorder:
     """slab: where saved tensors go. is_checked: operators are run twice. pager: of what may be away, or None; with it a
-    limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}."""
+    limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}. gradient_bytes: a function that
+    counts those of all gradients."""
 
     is_lost, rests, measured, unseen = False, False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
     begin_optimizer = staticmethod(lambda: None)
 
-    def __init__(self, slab, is_checked, pager=None, limit_bytes=None):
+    def __init__(self, slab, is_checked, pager=None, limit_bytes=None, gradient_bytes=lambda: None):
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
+        self._gradient_bytes, self._counted, self._n_optimizer_steps = gradient_bytes, set(), 0  # _counted: kinds of entries
         self.is_guarded = pager is not None
         self._recent = Recent(pager) if pager is not None and limit_bytes is not None else None
         self.live_bytes = 0
@@ -99,7 +101,28 @@ class Recorder:
         self._numbers.clear()
         self._slots.clear()
         self._is_over = True
-        return Recording(self._entries, self._storages)
+        return Recording(self._entries, self._storages, n_optimizer_steps=self._n_optimizer_steps)
+
+    def note_optimizer(self):
+        """One steps."""
+        self._n_optimizer_steps += 1
+
+    def touch(self, tensor):
+        """Its memory is used beside the operators, up to the next moment."""
+        self._bury()
+        if not self._entries or self._entries[-1].kind != TOUCH:
+            self._entries.append(Entry(TOUCH, in_backward() != -1))
+        number = self._number(tensor)
+        if number is not None:
+            self._entries[-1].versions[number] = self._version[number]
+        self._pager.touch([tensor])
+
+    def _note_gradients(self, entry):
+        """They are counted at the first moment of each kind, for a program may let go of them between any two."""
+        if entry.kind not in self._counted:
+            entry.gradient_bytes = self._gradient_bytes()
+            if not entry.is_view:
+                self._counted.add(entry.kind)
 
     def _number(self, tensor, maker=None):
         """The number of a tensor's storage; None: it has none that is known how to handle."""
@@ -156,6 +179,7 @@ class Recorder:
         self._bury()
         entry = Entry(OP, in_backward() != -1)
         entry.func, entry.shapes, entry.is_view = func, shapes_of(args), repeat.is_view
+        self._note_gradients(entry)
         entry.random_bytes = random_state(device_of(args)).nbytes if repeat.is_random else 0
         taken = list(repeat.operator.tensors(args, kwargs))
         for tensor, _, is_written in taken:
@@ -300,6 +324,7 @@ class Recorder:
         self._bury()
         number = self._number(tensor)
         entry = Entry(PACK, in_backward() != -1)
+        self._note_gradients(entry)
         entry.shape = tuple(tensor.shape)
         if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
@@ -330,6 +355,7 @@ class Recorder:
             return self._late(saved)
         self._bury()
         entry = Entry(UNPACK, in_backward() != -1)
+        self._note_gradients(entry)
         if isinstance(saved, torch.Tensor):
             entry.shape = tuple(saved.shape)
             self._entries.append(entry)

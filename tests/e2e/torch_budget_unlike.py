@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.torch.Budget where a step needs other memory than the recorded one although the operators that are compared are the
+same: gradients that are there or not, steps that go on, memory that is used beside the operators, tensors that are kept.
+
+    tests/e2e/torch_budget_unlike.py FOLDER [NAME...]
+
+Each step that is followed is measured: it needs at most what its plan says, which is at most the budget. Steps that are not
+measured are noticed as unlike as those that are. Named programs run in all ways. Without names: each program in one
+way if EBB_TEST_ALL is in the environment, else some of them.
+"""
+import contextlib
+import io
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import torch_budget_cases as cases
+from torch_budget import EFFORT, verdict
+from torch_budget_cases import WAYS, are_same, backward, compare, data, least_or, net, one, run
+
+import ebb.torch
+
+
+def measured_throughout(name, program, look, ways):
+    """No followed step needs more than its plan says. Each is measured, and the plans are those that are made otherwise."""
+    found = []
+
+    @contextlib.contextmanager
+    def step(fit):
+        for planned in fit._plans:
+            planned.n_followed, planned.peak_measured_bytes = 0, None
+        n_unlike = fit._n_unlike
+        with fit.step():
+            yield
+        planned = fit._current
+        if planned is not None and planned.peak_measured_bytes is not None and fit._n_unlike == n_unlike:
+            found.append((planned.peak_measured_bytes, planned.peak_bytes, planned.budget_bytes))
+
+    def train(share):
+        found.clear()
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        held = {"model": model, "optimizer": optimizer} if moves_all else {}
+        fit = ebb.torch.Budget(share, spill=spill, effort=EFFORT, **held)
+        torch.manual_seed(11)
+        return program(model, optimizer, lambda: step(fit)), [p.detach().clone() for p in model.parameters()], fit
+    plain = run(program, None, None, False)
+    for share, spill, moves_all in ways:
+        *got, fit = least_or(share, train)
+        *_, other = least_or(share, lambda share: run(program, share, spill, moves_all))
+        told, others = fit.summary(), other.summary()
+        unlike = [one["steps_unlike"] for one in (told, others)]
+        verdict(f"{name}, {share}, measured in each step", are_same(plain, got) and found and
+                all(measured <= planned <= budget for measured, planned, budget in found) and unlike[0] == unlike[1], found, told, others)
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+def accumulates_and_clips(model, optimizer, step):
+    """Every third step goes on where the others end. Gradients are there or not when the next one begins."""
+    losses = []
+    for i in range(21):
+        x, y = data(i)
+        with step():
+            loss = functional.cross_entropy(model(x), y) / 3
+            loss.backward()
+            losses.append(loss.item())
+            if i % 3 == 2:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=i % 2 == 0)
+    return losses
+
+
+def resets_now_and_then(before, after):
+    """Gradients are let go of in some steps, before the forward pass or after it, of which no operator tells."""
+    def train(model, optimizer, step):
+        losses = []
+        for i in range(16):
+            x, y = data(i)
+            with step():
+                if before(i):
+                    optimizer.zero_grad()
+                loss = functional.cross_entropy(model(x), y)
+                if after(i):
+                    optimizer.zero_grad()
+                loss.backward()
+                losses.append(loss.item())
+                if i % 2:
+                    optimizer.step()
+        return losses
+    return train
+
+
+def saves_in_a_step(when):
+    def train(model, optimizer, step):
+        losses = []
+        for i in range(10):
+            with step():
+                loss = backward(model, optimizer, *data(i))
+                if when(i):
+                    written = io.BytesIO()
+                    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+                                "gradients": [p.grad for p in model.parameters()]}, written)
+                optimizer.step()
+            losses.append(loss.item())
+            if when(i):
+                written.seek(0)
+                losses += [tensor.sum().item() for tensor in torch.load(written)["model"].values()]
+        return losses
+    return train
+
+
+def looks_at_memory(model, optimizer, step):
+    """Of one tensor after another, which need not all be there at once."""
+    losses = []
+    for i in range(8):
+        with step():
+            loss = backward(model, optimizer, *data(i))
+            for parameter in model.parameters():
+                losses.append(sum(parameter.detach().flatten().tolist()[:3]) + torch.ones(1).sum().item())
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def steps_are_empty(model, optimizer, step):
+    losses = []
+    for i in range(13):
+        with step():
+            if i % 3 == 1:
+                losses.append(one(model, optimizer, *data(i)))
+    return losses
+
+
+def keeps_what_it_made(model, optimizer, step):
+    losses, kept = [], []
+    hook = model[4].register_forward_hook(lambda module, args, result: kept.append(result.detach()) if len(kept) < 3 else None)
+    for i in range(8):
+        with step():
+            losses.append(backward(model, optimizer, *data(i)))
+            optimizer.step()
+    hook.remove()
+    return [loss.item() for loss in losses] + [one.sum().item() for one in kept]
+
+
+def backward_alone(model, optimizer, step):
+    losses = []
+    for i in range(7):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(data(i)[0]), data(i)[1])
+        with step():
+            loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+PROGRAMS = {
+    "accumulation and clipping": (accumulates_and_clips, lambda told: 0 < told["steps_unlike"] <= 4),
+    "a reset before the forward pass": (resets_now_and_then(lambda i: i % 2 == 0, lambda i: False), lambda told: True),
+    "a reset after the forward pass": (resets_now_and_then(lambda i: False, lambda i: i % 2 == 0), lambda told: told["steps_unlike"] <= 4),
+    "a reset before it or after it": (resets_now_and_then(lambda i: i % 4 == 0, lambda i: i % 4 == 2), lambda told: True),
+    "saving in each step": (saves_in_a_step(lambda i: True), lambda told: told["steps_unlike"] == 0),
+    "saving in some steps": (saves_in_a_step(lambda i: i % 4 == 3), lambda told: True),
+    "memory that is looked at": (looks_at_memory, lambda told: told["steps_unlike"] == 0),
+    "empty steps": (steps_are_empty, lambda told: told["steps_unlike"] == 0 and told["peak_measured_bytes"] is not None),
+    "what is kept from step to step": (keeps_what_it_made, lambda told: told["steps_unlike"] <= 1),
+    "a backward pass alone": (backward_alone, lambda told: True),
+    "an evaluation after the step's work": cases.PROGRAMS["an evaluation after the step's work"],
+    "an evaluation before it": cases.PROGRAMS["an evaluation before it"],
+    "two optimizer steps": cases.PROGRAMS["two optimizer steps"],
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    QUICK = "accumulation and clipping", "saving in each step", "empty steps"
+    for i, name in enumerate(sys.argv[2:] or (PROGRAMS if "EBB_TEST_ALL" in os.environ else QUICK)):
+        ways = WAYS if sys.argv[2:] else (WAYS[-1 - i % len(WAYS)],)
+        compare(name, *PROGRAMS[name], ways)
+        measured_throughout(name, *PROGRAMS[name], ways)
+    import torch_budget
+    sys.exit(torch_budget.status)
