@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every policy that has a plan, trained by it: are the bits the same, and the peaks what was planned?
 
-    bench/policies_executed.py [--ebb build/release/ebb] [--memory 90%,60%] [--disk DIR] [-o bench/results/FILE.csv] [NET...]
+    bench/policies_executed.py [--ebb build/release/ebb] [--memory 90%,60%] [--disk DIR] [--host-memory SIZE] [-o FILE.csv] [NET...]
 
 Five networks with small images, on the backend `cpu`, by `ebb compare --run`. A row is a policy within a budget: commit,
 processor, network, and the columns of `ebb compare`: bytes between tiers, predicted and measured time, planned and measured
-peak, the loss's bits. --disk gives copies a file, too. The last line counts what is wrong: a loss of other bits than the
+peak, the loss's bits. With --disk and --host-memory 0 copies go to a file. The last line counts what is wrong: a loss of other bits than the
 network's first row, or a measured peak that is not the planned one; the exit status is 1 if anything is.
 """
 import argparse
@@ -30,9 +30,10 @@ NETS = {
 
 def compare(args, net, folder):
     out = os.path.join(folder, net + ".csv")
-    disk = ["--disk", args.disk] if args.disk else []
+    tiers = [word for option in ("disk", "host_memory") for word in (f"--{option.replace('_', '-')}", getattr(args, option))
+             if getattr(args, option) is not None]
     done = subprocess.run([args.ebb, "compare", net, *NETS[net], "--optimizer", "sgd", "--run", "--steps", "2", "--machine",
-                           os.path.join(folder, "machine.json"), "--memory", args.memory, *disk, "-o", out],
+                           os.path.join(folder, "machine.json"), "--memory", args.memory, *tiers, "-o", out],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if not os.path.exists(out):
         sys.exit(f"{net}: {done.stderr.strip()}")
@@ -46,6 +47,7 @@ def main():
     parser.add_argument("--ebb", default="build/release/ebb")
     parser.add_argument("--memory", default="90%,60%")
     parser.add_argument("--disk")
+    parser.add_argument("--host-memory")
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
     n_rows = n_bits = n_peaks = 0
