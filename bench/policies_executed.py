@@ -6,8 +6,8 @@
 
 Five networks with small images, on the backend `cpu`, by `ebb compare --run`. A row is a policy within a budget: commit,
 processor, network, and the columns of `ebb compare`: bytes between tiers, predicted and measured time, planned and measured
-peak, the loss's bits. With --disk and --host-memory 0 copies go to a file. The last line counts what is wrong: a loss of other bits than the
-network's first row, or a measured peak that is not the planned one; the exit status is 1 if anything is.
+peak, the loss's bits. With --disk and --host-memory 0 copies go to a file. The last line counts what is wrong: a loss of
+other bits than the network's first row, or a measured peak that is not the planned one; the exit status is 1 if anything is.
 """
 import argparse
 import csv
@@ -30,8 +30,8 @@ NETS = {
 
 def compare(args, net, folder):
     out = os.path.join(folder, net + ".csv")
-    tiers = [word for option in ("disk", "host_memory") for word in (f"--{option.replace('_', '-')}", getattr(args, option))
-             if getattr(args, option) is not None]
+    tiers = ["--disk", args.disk] if args.disk else []
+    tiers += ["--host-memory", args.host_memory] if args.host_memory else []
     done = subprocess.run([args.ebb, "compare", net, *NETS[net], "--optimizer", "sgd", "--run", "--steps", "2", "--machine",
                            os.path.join(folder, "machine.json"), "--memory", args.memory, *tiers, "-o", out],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
