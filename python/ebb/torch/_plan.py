@@ -44,7 +44,8 @@ class Answer:
     None if there is none. fits: whether a step keeps it, with a plan or without; needs_plan: only with one. at: the
     `Point` of the budget (without a budget, of the plain step); None if it does not fit. curve: `Point`s, from the least
     budget up. batch; largest_batch, largest_plain_batch: that fit with a plan and without (0: none does; None: not asked).
-    hint: what else to ask for where it does not fit, or None. is_nominal: times are for round figures of a desktop. device: what the step is for; computed_on: what the operators were chosen for."""
+    hint: what else to ask for where it does not fit, or None. is_nominal: times are for round figures of a desktop.
+    device: what the step is for; computed_on: what the operators were chosen for."""
 
     def __init__(self, **values):
         self.__dict__.update(values)
