@@ -440,13 +440,13 @@ class Budget:
     def __repr__(self):
         planned = self._current
         asked = self._asked if self._bytes is None else _say.bytes_text(self._bytes)
-        return f"<ebb.torch.Budget of {asked}, {self._n_steps} steps, " + (
-            f"a peak of {_say.bytes_text(planned.fit.peak_bytes + planned.outside_bytes)}>" if planned is not None else "no plan yet>")
+        told = f"a peak of {_say.bytes_text(planned.peak_bytes)}" if planned is not None else "no plan yet"
+        return f"<ebb.torch.Budget of {asked}, {self._n_steps} steps, {told}>"
 
     def summary(self):
-        """What was planned and measured, of the plan that was made last: a dict, which prints as a table. Bytes are of storages, of what operators take while
-        they run, and on a card of what its allocator has given beside these; `gap`: how far the predicted time is above what
-        no plan can be faster than."""
+        """What was planned and measured, of the plan that was made last: a dict, which prints as a table. Bytes are of
+        storages, of what operators take while they run, and on a card of what its allocator has given beside these; `gap`:
+        how far the predicted time is above what no plan can be faster than."""
         planned = self._current
         if planned is None:
             return _say.Summary(is_planned=False, steps=self._n_steps)
