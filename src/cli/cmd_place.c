@@ -304,6 +304,7 @@ static int subject_init(subject *s) {
     s->problem = ebb_place_file_problem(s->placing.file);
     if (s->values->alignment > s->problem.alignment_bytes) { s->problem.alignment_bytes = s->values->alignment; }
     s->facts.n_buffers = s->problem.n_items;
+    s->facts.alignment_bytes = s->problem.alignment_bytes;
     s->facts.capacity_bytes = s->values->capacity;
     if (s->values->capacity > 0 || s->values->compare || s->problem.fixed != NULL) { /* else an answer says it */
         ebb__progress_tell("finding the bound", 0, 0);

@@ -33,6 +33,7 @@ typedef struct ebb_cli_answer {
 /* What all answers share. */
 typedef struct ebb_cli_place_facts {
     size_t n_buffers;
+    uint64_t alignment_bytes;
     uint64_t capacity_bytes; /* 0: not asked for */
     uint64_t bound_bytes;    /* before any search; 0 where it is of no use */
 } ebb_cli_place_facts;

@@ -14,6 +14,21 @@ static bool is_optimal(const ebb_cli_answer *answer) {
     return answer->result.peak_bytes == answer->result.bound_bytes;
 }
 
+/* No placement is lower by a whole multiple of the alignment, but where in the last one it ends is not known to be
+ * least. */
+static bool is_nearly_optimal(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {
+    return answer->result.peak_bytes - answer->result.bound_bytes < facts->alignment_bytes;
+}
+
+static void print_optimal(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {
+    if (is_optimal(answer) || !is_nearly_optimal(facts, answer)) {
+        ebb__cli_row("optimal", "%s", is_optimal(answer) ? "proven" : "not proven");
+        return;
+    }
+    ebb__cli_row("optimal", "proven, but for %" PRIu64 " bytes",
+                 answer->result.peak_bytes - answer->result.bound_bytes);
+}
+
 void ebb__cli_place_print(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {
     ebb__cli_row("buffers", "%zu", facts->n_buffers);
     ebb__cli_row("solver", "%s", answer->solver);
@@ -24,7 +39,7 @@ void ebb__cli_place_print(const ebb_cli_place_facts *facts, const ebb_cli_answer
         ebb__cli_row_bytes("steady peak", answer->result.steady_peak_bytes);
         ebb__cli_row_bytes("steady bound", answer->result.steady_bound_bytes);
     }
-    ebb__cli_row("optimal", "%s", is_optimal(answer) ? "proven" : "not proven");
+    print_optimal(facts, answer);
     if (facts->capacity_bytes > 0) {
         ebb__cli_row_bytes("capacity", facts->capacity_bytes);
         ebb__cli_row("fits", "%s", ebb__cli_place_fits(facts, answer) ? "yes" : "no");

@@ -92,7 +92,7 @@ bench --only speed
 equal "a section that is none" "$? $(tail -n 1 err | sed 's/;.*//')" "2 bench_cuda.py: error: there is no section speed"
 
 mkdir alone && cp -L "$build"/libebb.so.0 alone/ && cp "$EBB" alone/ # a build without the plug-in
-LD_LIBRARY_PATH=$PWD/alone python3 "$root/bench/bench_cuda.py" --build alone -o none.csv >out 2>err
+COLUMNS=$wide LD_LIBRARY_PATH=$PWD/alone python3 "$root/bench/bench_cuda.py" --build alone -o none.csv >out 2>err
 equal "no card" "$? $(wc -c <out) $(tail -n 1 err)" "5 0 bench_cuda: 8 sections not run"
 check "no card: what is missing" grep -q '^ebb: backend cuda: there is no libebb_cuda.so' err
 empty "no card: no file" "$(ls none.csv* 2>/dev/null)"
