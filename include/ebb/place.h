@@ -87,6 +87,8 @@ typedef struct ebb_place_options {
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
+    bool any_end; /* where within its last multiple of the alignment the highest item ends is of no use: "best" does not
+                     look for a lower end there */
     uint64_t first_segment_bytes; /* "best-fit" and "first-fit" begin with a segment of this size, as CnMem does
                                      with an initial size (of SINGA's, 256 MiB); 0: with none */
 } ebb_place_options;

@@ -139,7 +139,7 @@ static bool is_enough(const ebb_place_job *job, const ebb_place_result *result) 
 
 /* Whether another placement may end lower within the same multiple of the alignment, if that is of use. */
 static bool may_end_lower(const ebb_place_job *job, const uint64_t *offsets, const ebb_place_result *result) {
-    if (job->problem->alignment_bytes == 1) { return false; }
+    if (job->any_end || job->problem->alignment_bytes == 1) { return false; }
     const ends e = find_ends(job->problem, offsets);
     const uint64_t low_bytes = result->bound_bytes - ebb_min_u64(result->bound_bytes, e.most_room_bytes);
     const uint64_t wanted_bytes = job->enough_bytes > 0 ? job->enough_bytes : low_bytes;
@@ -317,6 +317,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .starts = options->iteration_starts,
         .n_starts = options->n_iteration_starts,
         .is_default = options->enough_bytes == 0 && (options->max_steps == 0 || options->max_steps >= usual_steps),
+        .any_end = options->any_end,
         .first_segment_bytes = solver->searches ? 0 : options->first_segment_bytes,
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,

@@ -17,6 +17,7 @@ typedef struct ebb_place_job {
     uint64_t enough_bytes, max_steps;
     uint64_t first_segment_bytes; /* to the replays of CnMem: see place.h */
     uint64_t default_steps;       /* of a search with more: these first, then twice as many, and so on */
+    bool any_end;                 /* see ebb_place_options */
     uint64_t below_bytes;         /* to a rule: it may give up when its peak reaches this; 0: never */
     const uint64_t *starts;       /* [n_starts]: as of the options */
     size_t n_starts;

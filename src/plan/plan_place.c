@@ -105,6 +105,7 @@ static ebb_status place(ebb_plan *plan, const ebb_placing_options *options, bool
     placing p = {.problem = EBB_PLACE_PROBLEM_INIT, .options = EBB_PLACE_OPTIONS_INIT, .work = options->work};
     ebb_placed placed = {0};
     p.options.mem = plan->mem;
+    p.options.any_end = true;
     p.problem.alignment_bytes = options->alignment;
     p.problem.period = plan->actions.n;
     p.items = ebb__alloc(plan->mem, n, sizeof *p.items);

@@ -212,6 +212,7 @@ ebb_status ebb__pool_find_detour(const search *q, const ebb_mem *mem, ebb_bump *
     window w;
     ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    options.any_end = true;
     ebb_place_result result = {0};
     *d = (ebb_pool_detour){.hole = {.start = EBB_POOL_NOWHERE}};
     EBB_TRY(init_window(q, bump, &w));

@@ -125,6 +125,7 @@ static void take_starts(planning *p, const posed *q) {
 ebb_status ebb__pool_place(planning *p) {
     posed q;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    options.any_end = true;
     ebb_place_result result = {0};
     EBB_TRY(alloc_posed(p, &q));
     pose(p, &q);

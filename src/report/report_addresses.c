@@ -112,6 +112,7 @@ static ebb_status lay_placed(axis *a, uint64_t *top_out) {
     problem.items = items;
     problem.n_items = n;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    options.any_end = true;
     options.mem = a->page->mem;
     options.max_steps = 1; /* a picture's, not a plan's */
     ebb_place_result result = {0};

@@ -79,6 +79,7 @@ static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint
                         uint64_t *bytes_out) {
     ebb_place_problem posed = EBB_PLACE_PROBLEM_INIT;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    options.any_end = true;
     ebb_place_result result = {.peak_bytes = 0};
     posed.items = p->items.data;
     posed.n_items = p->items.n;
