@@ -78,8 +78,8 @@ piped() {
     check "$title: it says what it does" grep -qE '^left: ebb: [a-z ]+( [0-9]+ of [0-9]+)?[:,] [0-9]+ s (left|so far)' terminal
 }
 piped "work of seconds" 0 place buffers.csv --time 3.5
-if long "no terminal: plans of a minute"; then
-    piped "a slowdown" 0 plan resnet50 --batch 256 --slowdown 5% --effort 0
+if long "no terminal: plans of seconds"; then
+    piped "a slowdown" 0 plan resnet20 --batch 64 --slowdown 5% --effort 0
     piped "a curve" 0 plan resnet_cifar:1 --batch 64 --curve c.svg
     piped "a comparison" 0 compare mlp --batch 64
     piped "a refusal" 1 train resnet50 --batch 4 --memory 1MiB
