@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every policy that has a plan, trained by it: are the bits the same, and the peaks what was planned?
 
-    bench/policies_executed.py [--ebb build/release/ebb] [--memory 90%,60%] [--disk DIR] [--host-memory SIZE] [-o FILE.csv] [NET...]
+    bench/policies_executed.py [--ebb build/release/ebb] [--memory 90%,60%] [--disk DIR] [--host-memory SIZE]
+                               [-o bench/results/FILE.csv] [NET...]
 
 Five networks with small images, on the backend `cpu`, by `ebb compare --run`. A row is a policy within a budget: commit,
 processor, network, and the columns of `ebb compare`: bytes between tiers, predicted and measured time, planned and measured

@@ -60,35 +60,31 @@ COLUMNS = ["commit", "processor", "network", "ratio", "budget_bytes", "simulator
            *BEST]
 
 
+def items_of(path):
+    """Each line of a log, and of a call the pairs of lines that describe its results: MEMORY and ALIAS."""
+    with open(path, encoding="utf-8") as file:
+        lines = map(json.loads, file)
+        for item in lines:
+            n_results = len(item["RESULT"]) if item["INSTRUCTION"] == "CALL" else 0
+            yield item, [(next(lines), next(lines)) for _ in range(n_results)]
+
+
+def is_view(result):
+    return result[1]["ALIAS"] != "-1"
+
+
 def without_views(path):
     """The lines of a log in which a name of the storage takes the place of each view."""
-    call, items = None, []
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            item = json.loads(line)
-            if call is None and item["INSTRUCTION"] == "CALL" and item["RESULT"]:
-                call, items = item, []
-            elif call is None:
-                yield item
-            else:
-                items.append(item)
-                if len(items) == 2 * len(call["RESULT"]):
-                    yield from own_results(call, items)
-                    call = None
-
-
-def own_results(call, items):
-    """A call with those of its results that are no views, and copies of names for the others."""
-    pairs = [items[i:i + 2] for i in range(0, len(items), 2)]
-    own = [(memory, alias) for memory, alias in pairs if alias["ALIAS"] == "-1"]
-    if own:
-        yield {**call, "RESULT": [memory["NAME"] for memory, _ in own]}
-    for memory, alias in own:
-        yield memory
-        yield alias
-    for _, alias in pairs:
-        if alias["ALIAS"] != "-1":
-            yield {"INSTRUCTION": "COPY", "DST": alias["NAME"], "SRC": call["ARGS"][int(alias["ALIAS"])]}
+    for item, results in items_of(path):
+        own = [result for result in results if not is_view(result)]
+        if own:
+            yield {**item, "RESULT": [memory["NAME"] for memory, _ in own]}
+        elif not results:
+            yield item
+        for result in own:
+            yield from result
+        for _, alias in filter(is_view, results):
+            yield {"INSTRUCTION": "COPY", "DST": alias["NAME"], "SRC": item["ARGS"][int(alias["ALIAS"])]}
 
 
 def write_without_views(paths, folder):
@@ -101,17 +97,7 @@ def write_without_views(paths, folder):
 
 def views_ns(path):
     """The time of calls whose results are all views, which no program has."""
-    total, call = 0, None
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            item = json.loads(line)
-            if item["INSTRUCTION"] == "CALL":
-                call = [len(item["RESULT"]), int(item["TIME"])]
-            elif item["INSTRUCTION"] == "ALIAS" and call:
-                call = None if item["ALIAS"] == "-1" else [call[0] - 1, call[1]]
-                if call and call[0] == 0:
-                    total += call[1]
-    return total
+    return sum(int(item["TIME"]) for item, results in items_of(path) if results and all(map(is_view, results)))
 
 
 def rule(args, path, policy, budgets):

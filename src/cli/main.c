@@ -155,7 +155,7 @@ static const char *command_name(const void *ctx, size_t i) {
 /* Words that are no command, and what to type instead. */
 static const struct {
     const char *word, *instead;
-} others[] = {
+} replies[] = {
     {"budget", "ebb plan NET --memory 60% shows what one costs, ebb train NET --memory 60% trains inside it"},
     {"memory", "ebb plan NET shows what a network needs, ebb report FILE what a recording took"},
     {"profile", "ebb record -- COMMAND records a program's memory, ebb report FILE shows it"},
@@ -167,9 +167,9 @@ static const struct {
 
 static int say_unknown(const char *name) {
     char near[128];
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        if (strcmp(others[i].word, name) != 0) { continue; }
-        return ebb__cli_usage("there is no command %s: %s; see ebb help", name, others[i].instead);
+    for (size_t i = 0; i < sizeof replies / sizeof replies[0]; i++) {
+        if (strcmp(replies[i].word, name) != 0) { continue; }
+        return ebb__cli_usage("there is no command %s: %s; see ebb help", name, replies[i].instead);
     }
     return ebb__cli_usage("there is no command %s%s; see ebb help", name,
                           ebb_suggest(name, strlen(name), command_name, NULL, near, sizeof near));

@@ -14,19 +14,16 @@ static bool is_optimal(const ebb_cli_answer *answer) {
     return answer->result.peak_bytes == answer->result.bound_bytes;
 }
 
-/* No placement is lower by a whole multiple of the alignment, but where in the last one it ends is not known to be
- * least. */
-static bool is_nearly_optimal(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {
-    return answer->result.peak_bytes - answer->result.bound_bytes < facts->alignment_bytes;
-}
-
+/* Less than the alignment above the bound, no placement is lower by a whole multiple of it. */
 static void print_optimal(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {
-    if (is_optimal(answer) || !is_nearly_optimal(facts, answer)) {
-        ebb__cli_row("optimal", "%s", is_optimal(answer) ? "proven" : "not proven");
-        return;
+    const uint64_t above_bytes = answer->result.peak_bytes - answer->result.bound_bytes;
+    if (above_bytes == 0) {
+        ebb__cli_row("optimal", "proven");
+    } else if (above_bytes < facts->alignment_bytes) {
+        ebb__cli_row("optimal", "proven, but for %" PRIu64 " bytes", above_bytes);
+    } else {
+        ebb__cli_row("optimal", "not proven");
     }
-    ebb__cli_row("optimal", "proven, but for %" PRIu64 " bytes",
-                 answer->result.peak_bytes - answer->result.bound_bytes);
 }
 
 void ebb__cli_place_print(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {

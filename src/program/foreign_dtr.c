@@ -284,8 +284,8 @@ static ebb_status take_mutate(dtr_log *log, const ebb_json_value *json) {
 
 /* ---- other lines ------------------------------------------------------------------------------ */
 
-/* A constant is there from the beginning or, behind a call, comes from outside: a step makes it, but not again. It is
- * never given back. */
+/* A constant before the first call is there from the beginning. A later one is an input: a step makes it, once. Neither
+ * is given back. */
 static ebb_status take_memory(dtr_log *log, const ebb_json_value *json) {
     ebb_foreign *f = log->f;
     const char *name = NULL;

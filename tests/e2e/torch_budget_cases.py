@@ -200,18 +200,25 @@ def accumulates_in_a_step(model, optimizer, step):
     return losses
 
 
-def accumulates_over_steps(model, optimizer, step):
-    losses = []
-    for i in range(15):
-        x, y = data(i)
-        with step():
-            loss = functional.cross_entropy(model(x), y) / 3
-            loss.backward()
-            losses.append(loss.item())
-            if i % 3 == 2:
-                optimizer.step()
-                optimizer.zero_grad()
-    return losses
+def accumulates(n_steps, update):
+    """Every third step goes on, with `update`, where the others end."""
+    def train(model, optimizer, step):
+        losses = []
+        for i in range(n_steps):
+            x, y = data(i)
+            with step():
+                loss = functional.cross_entropy(model(x), y) / 3
+                loss.backward()
+                losses.append(loss.item())
+                if i % 3 == 2:
+                    update(model, optimizer, i)
+        return losses
+    return train
+
+
+def update_and_reset(model, optimizer, i):
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def with_checkpoints(model, optimizer, step):
@@ -433,7 +440,7 @@ PROGRAMS = {
     "an optimizer that fails": (optimizer_fails, lambda told: told["steps_unlike"] > 0),
     "exceptions": (fails_now_and_then, lambda told: told["plans"] >= 1),
     "accumulation in one step": (accumulates_in_a_step, lambda told: told["steps_unlike"] == 0),
-    "accumulation over steps": (accumulates_over_steps, lambda told: told["steps_unlike"] <= 3),
+    "accumulation over steps": (accumulates(15, update_and_reset), lambda told: told["steps_unlike"] <= 3 and 2 <= told["plans"] <= 3),
     "checkpoints inside": (with_checkpoints, lambda told: told["steps_unlike"] == 0),
     "a backward pass behind the step": (backward_later, lambda told: True),
     "two backward passes": (twice_backward, lambda told: True),

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import torch_budget_cases as cases
 from torch_budget import EFFORT, verdict
-from torch_budget_cases import WAYS, are_same, backward, compare, data, least_or, net, one, run
+from torch_budget_cases import WAYS, accumulates, are_same, backward, compare, data, least_or, net, one, run
 
 import ebb.torch
 
@@ -60,20 +60,11 @@ def measured_throughout(name, program, look, ways):
 
 # ---- programs ------------------------------------------------------------------------------------
 
-def accumulates_and_clips(model, optimizer, step):
-    """Every third step goes on where the others end. Gradients are there or not when the next one begins."""
-    losses = []
-    for i in range(21):
-        x, y = data(i)
-        with step():
-            loss = functional.cross_entropy(model(x), y) / 3
-            loss.backward()
-            losses.append(loss.item())
-            if i % 3 == 2:
-                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=i % 2 == 0)
-    return losses
+def clips(model, optimizer, i):
+    """Gradients are there or not when the next step begins."""
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=i % 2 == 0)
 
 
 def resets_now_and_then(before, after):
@@ -161,7 +152,7 @@ def backward_alone(model, optimizer, step):
 
 
 PROGRAMS = {
-    "accumulation and clipping": (accumulates_and_clips, lambda told: 0 < told["steps_unlike"] <= 4),
+    "accumulation and clipping": (accumulates(21, clips), lambda told: 0 < told["steps_unlike"] <= 4),
     "a reset before the forward pass": (resets_now_and_then(lambda i: i % 2 == 0, lambda i: False), lambda told: True),
     "a reset after the forward pass": (resets_now_and_then(lambda i: False, lambda i: i % 2 == 0), lambda told: told["steps_unlike"] <= 4),
     "a reset before it or after it": (resets_now_and_then(lambda i: i % 4 == 0, lambda i: i % 4 == 2), lambda told: True),

@@ -101,7 +101,7 @@ static void test_dtr_changes(void **state) {
     expect(text, NULL, "a:8@2 a:8@3 d:4k | make/0=make f 1 w0| add_/1=add_ f 2 r0 w1| make/2=make f 0 w2");
 }
 
-/* A constant behind a call comes from outside, once, and stays. One of another run before the start does not count. */
+/* A constant after the first call is an input, made once, and stays. Calls before the start do not count. */
 static void test_dtr_late_constant(void **state) {
     (void)state;
     const char *made = CALL("make", "", "\"a\"", "1") MEMORY("a", "8") ALIAS("a", "-1");

@@ -55,10 +55,10 @@ class Follower:
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
     gradient_bytes: a function that counts those of all gradients. measured: a Bytes that measures it, or None. is_lost: it was
     not like the recorded one; is_longer: because it went on where that one had ended. spare_bytes: how much it may make
-    there, given by whoever begins it. is_guarded: operators may use what
-    is away, and bring it back. rests: what may be away is the optimizer's state, which _guard.py looks after until the optimizer
-    steps; operators do not. unseen: the ids of operators that need not be looked at. Whoever begins a follower that rests gives
-    it `watch(page)`, which has a page looked after and says whether it may leave, and `wake()`, which ends that."""
+    there, given by whoever begins it. is_guarded: operators may use what is away, and bring it back. rests: what may be away is
+    the optimizer's state, which _guard.py looks after until the optimizer steps; operators do not. unseen: the ids of operators
+    that need not be looked at. Whoever begins a follower that rests gives it `watch(page)`, which has a page looked after and
+    says whether it may leave, and `wake()`, which ends that."""
 
     unseen, rests, spare_bytes = (), False, float("inf")
     watch, wake = staticmethod(lambda page: True), staticmethod(lambda: None)
@@ -259,8 +259,9 @@ class Follower:
             return result
         i = self._moments[self.n_seen]
         entry = self._entries[i]
-        if entry.func is not func or entry.shapes != shapes_of(args) or self.n_seen == 0 and not self._has_as_many_gradients(entry):
-            other = self._other((OP, func, shapes_of(args))) if self.n_seen == 0 else None
+        is_first = self.n_seen == 0
+        if entry.func is not func or entry.shapes != shapes_of(args) or is_first and not self._has_as_many_gradients(entry):
+            other = self._other((OP, func, shapes_of(args))) if is_first else None
             if other is not None:
                 return other.dispatch(func, (), args, kwargs)
             self._lose()
