@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 import sys
+import traceback
 import warnings
 
 import torch
@@ -117,12 +118,24 @@ full = check_budget("130 %", train(within("130%")), stock, stock[3] * 1.3)
 verdict("130 %: nothing is computed again", full["recomputed_ops"] == 0, full)
 half = check_budget("75 %", train(within("75%")), stock, full["plain_bytes"] * 3 // 4)
 verdict("75 %: something is computed again", half["recomputed_ops"] > 0, half)
-try:
-    train(within(1000))
-    verdict("1000 bytes: refused", False)
-except ebb.torch.DoesNotFit as error:
-    least = error.least_bytes
-    verdict("1000 bytes: refused, with the least", 1000 < least < half["plain_bytes"], least)
+
+
+def refused(budget):
+    """The least that is named, and the lines of what a user reads."""
+    try:
+        train(within(budget))
+    except ebb.torch.DoesNotFit as error:
+        return error.least_bytes, traceback.format_exception_only(error)[0].splitlines()
+    return 0, []
+
+
+least, lines = refused(1000)
+verdict("1000 bytes: refused", lines[:1] == ["ebb.torch.DoesNotFit: ebb: no plan keeps this graph within 1000 bytes"], lines)
+verdict("with what PyTorch's graphs need", any(f"need {half['plain_bytes']} bytes" in line for line in lines), lines)
+verdict("the least is what to type next", any(f"ebb.torch.compile(model, {least})" in line for line in lines) and
+        1000 < least < half["plain_bytes"], least, lines)
+verdict("then what can move tensors", any("ebb.torch.Budget" in line for line in lines), lines)
+verdict("the least does not depend on the budget", refused("10%")[0] == least, refused("10%"), least)
 tight = check_budget("the least", train(within(least)), stock, least)
 plain = train(lambda model: torch.compile(model, backend="aot_eager", dynamic=False), net=ConvNet)
 conv = train(within("75%"), net=ConvNet)

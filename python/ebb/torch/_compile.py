@@ -35,6 +35,8 @@ _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats  # the same
 class DoesNotFit(_budget.DoesNotFit, ShortenTraceback):
     """As ebb.torch.DoesNotFit; torch.compile lets it through as it is."""
 
+    __module__ = _budget.DoesNotFit.__module__
+
     def __init__(self, message, least_bytes):
         ShortenTraceback.__init__(self, message, first_useful_frame=None)
         self.least_bytes = least_bytes
@@ -319,6 +321,17 @@ def peak_bytes(forward, backward, n_outputs):
 
 # ---- the partitioner
 
+def _cut(module, joint, info, n_outputs, plan):
+    """The forward and the backward graph of a plan."""
+    original = module.graph
+    try:
+        module.graph, saved = joint.written(plan.actions)
+        return partitioners._extract_fwd_bwd_modules(module, saved, saved_sym_nodes=[], num_fwd_outputs=n_outputs,
+                                                     static_lifetime_input_nodes=info.static_lifetime_input_nodes)
+    finally:
+        module.graph = original
+
+
 class Partitioner(CustomPartitionerFn):
     """What torch.compile calls with a joint graph. graphs: what was planned, a dict for each."""
 
@@ -352,25 +365,41 @@ class Partitioner(CustomPartitionerFn):
     def planned(self, module, joint, info, n_outputs, budget, plain):
         """The two graphs: PyTorch's own, `plain`, where these are within the budget and cost nothing, else ebb's."""
         plain_bytes = peak_bytes(*plain, n_outputs)
-        if plain_bytes <= budget and (self._fuses or not joint.repeats(*plain)):
+        is_free = self._fuses or not joint.repeats(*plain)
+        if plain_bytes <= budget and is_free:
             self._tell(budget, plain_bytes, plain_bytes, None, {})
             return plain
-        program, limit, original, machine = joint.program(), budget, module.graph, planning.Machine(self._machine)
-        for _ in range(_TRIES):
-            try:
-                plan = program.plan(limit, machine, effort=self._effort)
-            except planning.NoFit as error:
-                raise DoesNotFit(str(error), error.least_budget_bytes) from None
-            module.graph, saved = joint.written(plan.actions)
-            parts = partitioners._extract_fwd_bwd_modules(module, saved, saved_sym_nodes=[], num_fwd_outputs=n_outputs,
-                                                          static_lifetime_input_nodes=info.static_lifetime_input_nodes)
-            module.graph = original
+        program, machine = joint.program(), planning.Machine(self._machine)
+        limit = budget
+        for left in reversed(range(_TRIES)):
+            plan, is_least = self._plan(program, machine, limit if left else 1)
+            parts = _cut(module, joint, info, n_outputs, plan)
             peak = peak_bytes(*parts, n_outputs)
             if peak <= budget:
                 self._tell(budget, plain_bytes, peak, plan, joint.policy(plan.actions))
                 return parts
-            limit -= peak - budget
-        raise DoesNotFit(f"ebb: no graph of at most {budget} bytes was found", 0)
+            if is_least:
+                break
+            limit = max(1, limit - (peak - budget))
+        raise self._refusal(budget, plain_bytes, min(peak, plain_bytes) if is_free else peak)
+
+    def _plan(self, program, machine, limit):
+        """(a plan of at most so many bytes, False), or of the least that there is, and True."""
+        try:
+            return program.plan(limit, machine, effort=self._effort), False
+        except planning.NoFit as error:
+            if not error.least_budget_bytes:
+                raise DoesNotFit(str(error), 0) from None
+            return program.plan(error.least_budget_bytes, machine, effort=self._effort), True
+
+    @staticmethod
+    def _refusal(budget, plain_bytes, least_bytes):
+        """What to type next."""
+        return DoesNotFit("\n".join((
+            f"ebb: no plan keeps this graph within {budget} bytes",
+            f"the graphs that PyTorch makes without a budget need {plain_bytes} bytes",
+            f"the least that a plan keeps: ebb.torch.compile(model, {least_bytes})",
+            "less may do with ebb.torch.Budget in an eager loop, which can also move tensors out")), least_bytes)
 
     def _tell(self, budget, plain_bytes, peak, plan, policy):
         self.graphs.append({
