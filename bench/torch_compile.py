@@ -89,7 +89,7 @@ def work(graphs):
     for graph in graphs:
         for node in graph.nodes:
             if node.op == "call_function" and _compile._tensors(node) and not is_view(node):
-                n, traffic = _compile._work(node)
+                n, traffic = _compile.work(node)
                 us += max(n / FLOPS, traffic / BYTES) * 1e6 + OVERHEAD_US
                 flops += n
     return us, flops

@@ -14,6 +14,10 @@ import warnings
 
 import torch
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop
+from torch._functorch import config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
@@ -153,12 +157,101 @@ class Checkpointed(Net):
         return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
 
 
+# ---- PyTorch's own partitioner, with ebb's solver and times
+
+class Deep(nn.Module):
+    """Activations that are worth a budget: PyTorch asks its solver about matrix products only."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(192, 96), *(nn.Sequential(
+            nn.Linear(96, 96), nn.LayerNorm(96), nn.GELU(), nn.Dropout(0.1)) for _ in range(6)))
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
+class Steady(Deep):
+    """Without dropout, which PyTorch's own solvers repeat with another mask where operators run as they are."""
+
+    def __init__(self):
+        super().__init__()
+        for layer in self.layers[2:]:
+            del layer[3]
+
+
+def solved(solver=None, share=0.01, dynamic=False, estimator="flops"):
+    """As a user compiles who says nothing of ebb but in PyTorch's own settings."""
+    def compiling(model):
+        backend = aot_autograd(fw_compiler=boxed_nop, bw_compiler=boxed_nop, keep_inference_input_mutations=True,
+                               partition_fn=min_cut_rematerialization_partition)
+        compiled = torch.compile(model, backend=backend, dynamic=dynamic)
+
+        def run(x):
+            with config.patch(activation_memory_budget=share, activation_memory_budget_solver=solver or "dp",
+                              activation_memory_budget_runtime_estimator=estimator):
+                return compiled(x)
+        return run
+    return compiling
+
+
+def solver_refused(n_bytes):
+    try:
+        train(solved(ebb.torch.KnapsackSolver(n_bytes)), 1, Deep)
+    except ebb.torch.DoesNotFit as error:
+        return error.least_bytes, traceback.format_exception_only(error)[0].splitlines()
+    return 0, []
+
+
+free = train(solved(share=1.0), net=Deep)
+least, lines = solver_refused(1000)
+verdict("the solver: 1000 bytes are refused", "within 1000 bytes" in lines[0] and
+        any(f"KnapsackSolver({least})" in line for line in lines), lines)
+spent = []
+for name, budget in ("the least", least), ("between", (least + free[3]) // 2), ("all", free[3] * 2):
+    solver = ebb.torch.KnapsackSolver(budget)
+    got = train(solved(solver), net=Deep)
+    told, = solver.summary()
+    verdict(f"the solver, {name}: the same bits as without", same(got, free), got[1], free[1])
+    verdict(f"the solver, {name}: the planned peak is within the budget", told["peak_planned_bytes"] <= budget, told)
+    verdict(f"the solver, {name}: the counted peak is the planned one",
+            LEAST < got[3] <= told["peak_planned_bytes"] * 1.002 and got[3] > told["peak_planned_bytes"] * 0.99, got[3], told)
+    spent.append(told["recomputed_s"])
+verdict("the solver: less memory, more work", spent[0] > spent[-1] and spent == sorted(spent, reverse=True), spent)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    got = train(solved(ebb.torch.KnapsackSolver(least), share=0.5, dynamic=True), net=Deep)
+verdict("the solver: dynamic shapes are PyTorch's own affair, and a warning", same(got, free) and
+        any("PyTorch's own solver: its shapes are dynamic" in str(one.message) for one in told), got[1], told)
+
+asked = {}
+
+
+class Asked(ebb.torch.RuntimeEstimator):
+    def __call__(self, node):
+        asked[str(node.target)] = super().__call__(node)
+        return asked[str(node.target)]
+
+
+steady = train(solved(share=1.0), net=Steady)
+times = []
+for dynamic in False, True:
+    asked.clear()
+    got = train(solved(share=0.3, dynamic=dynamic, estimator=Asked()), net=Steady)
+    verdict(f"times, dynamic={dynamic}: the same bits", same(got, steady), got[1], steady[1])
+    times.append(asked.get("aten.addmm.default", 0))
+verdict("times: PyTorch asks for them", times[0] == times[1] > 1000, times)
+uuids = [ebb.torch.KnapsackSolver(n).uuid() for n in (least, least, least + 1)]
+verdict("PyTorch's cache knows solvers apart", uuids[0] == uuids[1] != uuids[2], uuids)
+
+
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     within("50%")(Checkpointed())(batch(0))
 verdict("a graph with a checkpoint: a warning", any("PyTorch's own partitioner" in str(one.message) for one in told), told)
 for kind, wrong in (ValueError, lambda: ebb.torch.compile(Net(), "much")), (
-        ValueError, lambda: ebb.torch.compile(Net(), "50%", backend="eager")):
+        ValueError, lambda: ebb.torch.compile(Net(), "50%", backend="eager")), (
+        ValueError, lambda: ebb.torch.KnapsackSolver("50%")):
     try:
         wrong()
         verdict("misuse", False)

@@ -33,7 +33,7 @@ from ._owners import Owners
 from ._places import Places
 from ._refusals import refusal_of, room_of
 
-__all__ = ["Budget", "DoesNotFit", "compile", "plan", "record"]
+__all__ = ["Budget", "DoesNotFit", "KnapsackSolver", "RuntimeEstimator", "compile", "plan", "record"]
 
 
 def __getattr__(name):
@@ -44,6 +44,9 @@ def __getattr__(name):
     if name == "compile":
         from . import _compile
         return _compile.compile
+    if name in ("KnapsackSolver", "RuntimeEstimator"):
+        from . import _solver
+        return getattr(_solver, name)
     if name == "plan":
         from . import _plan
         return _plan.plan

@@ -18,15 +18,18 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._dynamo.exc import ShortenTraceback
-from torch._functorch import config, partitioners
+from torch._functorch import partitioners
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
+from torch.fx.experimental.symbolic_shapes import optimization_hint
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from .. import planning, trace
 from . import _budget
 
 _TANGENTS = None  # the step that parts forward from backward
+_UNKNOWN_SIZE = 4096  # what PyTorch takes for a size that only the data tells
 _TRIES = 8  # of budgets for the plan, until the peak of the graphs is within the budget
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats  # the same without the running statistics
@@ -46,6 +49,14 @@ def _tensors(node):
     return [value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
 
 
+def content_of(path):
+    """Of a machine file, for the keys of PyTorch's cache of compiled code."""
+    if path is None:
+        return b""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _storage(tensor):
     return tensor.untyped_storage()._cdata
 
@@ -55,10 +66,8 @@ def _storages(node):
     return {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in _tensors(node)}
 
 
-def refusal(joint, n_outputs):
-    """Why a joint graph is left to PyTorch's own partitioner; None: it is not."""
-    if partitioners.has_recomputable_ops(joint):
-        return "it has regions of torch.utils.checkpoint"
+def unreadable(joint):
+    """Why a joint graph is no program that can be planned; None: it is one."""
     for node in joint.graph.nodes:
         if any(isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
                for value in tree_leaves(node.meta.get("val"))) or any(
@@ -72,6 +81,16 @@ def refusal(joint, n_outputs):
             return f"it has the operator {node.target}"
         if node.target._schema.is_mutable and node.target is not torch.ops.aten.copy_.default:
             return f"{node.target} writes in place"
+    return None
+
+
+def refusal(joint, n_outputs):
+    """Why a joint graph is left to PyTorch's own partitioner; None: it is not."""
+    if partitioners.has_recomputable_ops(joint):
+        return "it has regions of torch.utils.checkpoint"
+    why = unreadable(joint)
+    if why is not None:
+        return why
     _, _, kinds, _ = partitioners._extract_fwd_bwd_outputs(joint, num_fwd_outputs=n_outputs)
     if any(isinstance(kind, InputMutationAOTOutput) for kind in kinds):
         return "it gives back an input that it changes"
@@ -145,7 +164,7 @@ class Joint:
             updates = {numbers[s] for s in _storages(node.args[0])} if _is_copy(node) else set()
             writes = tensors(node, {s: n for s, n in fresh.items() if s in taken and s not in late})
             scratch = sum(n for s, n in fresh.items() if s not in taken)
-            flops, traffic = _work(node)
+            flops, traffic = work(node)
             program.step(node.name, reads - updates, writes, updates | ({random} if partitioners.is_rng_op(node) else set()),
                          phase, planning.EXACT if self._is_exact(node) else planning.NEVER, scratch, flops=flops,
                          traffic_bytes=traffic)
@@ -175,11 +194,15 @@ class Joint:
         return bool(steps.intersection(*({node.name for node in part.graph.nodes if node.op == "call_function"}
                                          for part in (forward, backward))))
 
+    def repeated(self, actions):
+        """The nodes that are computed again."""
+        steps = (self.steps[target] for kind, target, _ in actions if kind == planning.AGAIN)
+        return {node for node in steps if not isinstance(node, tuple)}
+
     def policy(self, actions):
         """{name of an operator of the forward part: "MUST_SAVE" or "MUST_RECOMPUTE"}, as `actions` have it, of those whose results
         the backward part uses. Names are those of torch.utils.checkpoint's policies: module, operator, and which of its calls."""
-        steps = (self.steps[target] for kind, target, _ in actions if kind == planning.AGAIN)
-        again = {node for node in steps if not isinstance(node, tuple)}
+        again = self.repeated(actions)
         used = {self.of[value] for node in (*again, *self._backward) for value in node.all_input_nodes}
         found, calls, forward = {}, collections.Counter(), set(self._forward)
         for node in self.graph.nodes:
@@ -253,12 +276,14 @@ def _statistics(node):
     return [_storage(value) for value in node.meta["val"][3:]] if node.target is _BATCH_NORM else []
 
 
-def _work(node):
-    """(floating-point operations, bytes read and written)"""
+def work(node):
+    """(floating-point operations, bytes read and written). It may be asked where no dispatch mode works."""
     traffic = sum(tensor.numel() * tensor.element_size() for value in (*node.all_input_nodes, node) for tensor in
                   _tensors(value))
-    with config.patch(activation_memory_budget_runtime_estimator="flops"):
-        return float(partitioners.estimate_runtime(node)), float(traffic)
+    count = flop_registry.get(getattr(node.target, "overloadpacket", None))
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda value: value.meta.get("val"))
+    flops = count(*args, **kwargs, out_val=node.meta.get("val")) if count is not None else 0
+    return tuple(float(optimization_hint(value, fallback=_UNKNOWN_SIZE)) for value in (flops, traffic))
 
 
 # ---- the peak of what comes out
@@ -338,7 +363,7 @@ class Partitioner(CustomPartitionerFn):
     def __init__(self, budget, machine, effort, fuses):
         self._bytes, self._share = _budget.bytes_of(budget)
         self._machine, self._effort, self._fuses, self.graphs = machine, effort, fuses, []
-        self._key = (str(budget), str(machine), effort)
+        self._key = (str(budget), content_of(machine), effort)
 
     def __deepcopy__(self, memo):
         return self  # inductor copies its options
