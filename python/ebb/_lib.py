@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libebb through ctypes: the functions and structs of include/ebb that Python needs, and where the library is found."""
+"""libebb through ctypes: the functions and structs of include/ebb that Python needs, and where the library is found.
+
+Classes and fields have the names of the headers: class NoFit is ebb_no_fit. tests/e2e/c_layout.py compares them."""
 import ctypes
 import ctypes.util
 import os
@@ -48,11 +50,15 @@ class Topology(Structure):
                 ("engine", c_char * NAME_BYTES * MAX_ENGINES), ("way", c_uint8 * MAX_TIERS * MAX_TIERS)]
 
 
+class Progress(Structure):
+    _fields_ = [("tell", c_void_p), ("ctx", c_void_p)]
+
+
 class PlanOptions(Structure):
     _fields_ = [("size_bytes", c_size_t), ("mem", c_void_p), ("policy", c_char_p), ("budget_bytes", c_uint64),
                 ("tier_bytes", c_uint64 * MAX_TIERS), ("algorithms", c_char_p), ("granule_bytes", c_uint64),
                 ("effort", c_uint32), ("no_recompute", c_bool), ("as_coded", c_bool), ("n_threads", c_uint32),
-                ("slowdown", c_double), ("margin", c_double), ("tell", c_void_p), ("tell_ctx", c_void_p)]
+                ("slowdown", c_double), ("margin", c_double), ("progress", Progress)]
 
 
 class NoFit(Structure):
@@ -74,7 +80,7 @@ class Certificate(Structure):
     _fields_ = [("bound_bytes", c_uint64), ("bound_ns", c_uint64), ("bytes_rule", c_char_p), ("ns_rule", c_char_p)]
 
 
-class Summary(Structure):
+class PlanSummary(Structure):
     _fields_ = [("policy", c_char_p), ("budget_bytes", c_uint64), ("peak_bytes", c_uint64), ("bound_bytes", c_uint64),
                 ("tier_bytes", c_uint64 * MAX_TIERS), ("moved_out_bytes", c_uint64), ("moved_in_bytes", c_uint64),
                 ("moved_on_bytes", c_uint64), ("n_recomputed_steps", c_uint64), ("alignment_bytes", c_uint64), ("fingerprint", c_uint64),
@@ -126,7 +132,7 @@ def lib():
                 ("ebb_machine_destroy", "void", (c_void_p,)),
                 ("ebb_plan_make", None, (c_void_p, c_void_p, POINTER(PlanOptions), handle, POINTER(NoFit))),
                 ("ebb_plan_actions", POINTER(Action), (c_void_p, POINTER(c_size_t))),
-                ("ebb_plan_get_summary", Summary, (c_void_p,)),
+                ("ebb_plan_get_summary", PlanSummary, (c_void_p,)),
                 ("ebb_plan_save", None, (c_void_p, c_char_p)),
                 ("ebb_plan_simulate", None, (c_void_p, c_void_p, c_void_p, POINTER(Timeline), c_void_p, c_void_p)),
                 ("ebb_plan_destroy", "void", (c_void_p,))):

@@ -6,6 +6,32 @@
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python EBB_LIBRARY=$(dirname "$EBB")/libebb.so
 export PYTHONDONTWRITEBYTECODE PYTHONPATH EBB_LIBRARY
 
+layout() { # INCLUDE
+    python3 "$root/tests/e2e/c_layout.py" "$1" >out 2>err
+}
+
+# changed NAME SED: with a header in which that is other, the comparison fails.
+changed() {
+    rm -rf include && cp -r "$root/include" include && sed -i "$2" include/ebb/*.h
+    check "$1: it is another header" test -n "$(diff -r "$root/include" include)"
+    layout include
+    equal "$1: it is noticed" "$([ $? = 0 ] || echo noticed)" noticed
+}
+
+if command -v cc >/dev/null; then
+    layout "$root/include"
+    equal "structs and constants are those of the headers" "$?: $(grep -v compared out)" "0: "
+    check "all of them were compared" grep -qE '^[0-9]{3} numbers compared, of 1[0-9] structs' out
+    changed "a field in padding" 's/^    bool kept; .*/    bool kept, odd;/'
+    changed "a wider field" 's/^    uint32_t choice; .*/    uint64_t choice;/'
+    changed "two fields that change places" 's/^    uint32_t near, far;/    uint32_t far, near;/'
+    changed "a number that is a floating-point one" 's/^    uint64_t latency_ns; .*/    double latency_ns;/'
+    changed "a constant" 's/^#define EBB_MAX_TIERS 8u/#define EBB_MAX_TIERS 9u/'
+    changed "a role in the middle" 's/^    X(GRADIENT, "gradient") /    X(ODD, "odd") X(GRADIENT, "gradient") /'
+else
+    skip "structs and constants are those of the headers" "no C compiler"
+fi
+
 python3 - >out 2>err <<'END'
 from ebb import planning
 
