@@ -5,12 +5,14 @@
     EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_solver.py [-o FILE.csv] [--nets gpt2,unet] [--batch 8]
 
 PYTHON has torch 2.15, transformers, and scipy for the solver "ilp". The joint graph of a training step of a network of
-torch_models.py is captured once; graphs of less than 100 nodes are left out. At nine values of `activation_memory_budget`
+torch_models.py is captured once, as inductor has it: random operators have seeds there, so that they can be repeated.
+Graphs of less than 100 nodes are left out. At nine values of `activation_memory_budget`
 the partitioner makes graphs with each of PyTorch's solvers, with its count of operations and with
 ebb.torch.RuntimeEstimator; ebb's solver is then asked for graphs within each of these peaks. Peaks and work are those of
 bench/torch_compile.py.
 """
 import argparse
+import contextlib
 import csv
 import os
 import subprocess
@@ -21,7 +23,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "python")]
 
 import torch
+from torch._dynamo.exc import ShortenTraceback
 from torch._functorch import config, partitioners
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 import torch_compile
 import torch_models
@@ -46,8 +50,18 @@ class Remembering(KnapsackSolver):
         return self._known
 
 
-class Race:
+class Done(ShortenTraceback):
+    """What torch.compile lets through: nothing has to be compiled."""
+
+
+class Race(CustomPartitionerFn):
     """The partitioner that torch.compile is given: it tries each solver on the joint graph that it gets."""
+
+    def uuid(self):
+        return None
+
+    def __deepcopy__(self, memo):
+        return self
 
     def __init__(self, net, writer, commit):
         self._net, self._writer, self._commit, self._peaks = net, writer, commit, {}
@@ -79,7 +93,7 @@ class Race:
             except DoesNotFit as error:
                 print(f"{self._net}: {peak / self._plain_bytes:.3f} of the plain peak is refused; the least is "
                       f"{error.least_bytes / self._plain_bytes:.3f}", flush=True)
-        return first
+        raise Done("", first_useful_frame=None)
 
     def _peak(self, parts):
         return _compile.peak_bytes(*parts, self._n_outputs)
@@ -110,10 +124,10 @@ def main():
         for net in args.nets.split(","):
             torch.manual_seed(0)
             model, batch_of, loss_of, _, _ = torch_models.NETS[net](args.batch)
-            backend = _compile.aot_autograd(fw_compiler=_compile.boxed_nop, bw_compiler=_compile.boxed_nop,
-                                            partition_fn=Race(net, writer, commit), keep_inference_input_mutations=True)
-            torch.compile(lambda batch, model=model, loss_of=loss_of: loss_of(model, batch), backend=backend,
-                          dynamic=False)(batch_of(0))
+            compiled = torch.compile(lambda batch, model=model, loss_of=loss_of: loss_of(model, batch), dynamic=False,
+                                     options={"custom_partitioner_fn": Race(net, writer, commit)})
+            with contextlib.suppress(Done):
+                compiled(batch_of(0))
             file.flush()
 
 

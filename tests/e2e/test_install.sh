@@ -34,7 +34,7 @@ fi
 share=$work/prefix/share
 for page in ebb ebb-train ebb-record; do check "man $page" test -s "$share/man/man1/$page.1"; done
 check "completion" test -s "$share/bash-completion/completions/ebb"
-for example in train_digits.c pool_mmap.c embed.c buffers.csv; do check "$example" test -s "$share/doc/ebb/examples/$example"; done
+for example in train_digits.c pool_mmap.c embed.c buffers.csv torch_digits.py torchtitan_policy.py; do check "$example" test -s "$share/doc/ebb/examples/$example"; done
 "$work/prefix/bin/ebb" report "$share/doc/ebb/examples/resnet20.trace" >out 2>err
 check "the sample recording has a report" grep -q 'are live at once' out
 "$work/prefix/bin/ebb" place "$share/doc/ebb/examples/buffers.csv" >out 2>err

@@ -20,4 +20,16 @@ if cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_allo
 else
     fail "the counter"
 fi
+if [ -s "$digits" ]; then
+    for budget in 100% 60%; do
+        PYTHONPATH=$root/python OMP_NUM_THREADS=1 EBB_PROGRESS_S=0 "$python" -W ignore "$root/examples/torch_digits.py" "$digits" $budget >$budget 2>err ||
+            fail "the example at $budget" "$(tail -n 5 err)"
+    done
+    equal "the example at 60 %: the same loss" "$(grep 'last loss' 60%)" "$(grep 'last loss' 100%)"
+    check "its network has learned" test "$(sed -n 's/^right *\([0-9]*\).*/\1/p' 60%)" -ge 90
+    check "it moves tensors out" grep -q 'moved out  *[0-9.]* MiB' 60%
+    empty "nothing else is said" "$(cat err)"
+else
+    skip "the example" "no digits"
+fi
 exit $status

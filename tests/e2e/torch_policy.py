@@ -4,17 +4,25 @@
 operators that run there, what it saves is not computed again, and gradients have the same bits."""
 import collections
 import contextlib
+import json
 import os
+import runpy
 import sys
+import tempfile
+import types
 
 import torch
 from torch import nn
+from torch._functorch import partitioners
+from torch.fx.traceback import annotate_fn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import ebb.torch
+from ebb.torch import _compile
 
 status = 0
 
@@ -128,6 +136,64 @@ verdict("what it computes again is computed again", counts <= named.again, count
 kept = {name.rpartition("_")[0] for name in told["policy"]} - {name.rpartition("_")[0] for name in named.seen if
         told["policy"].get(name) != "MUST_SAVE"}
 verdict("what it saves is not", len(kept) > 8 and not kept & set(named.again), kept & set(named.again))
+
+# ---- the example for torchtitan, with a stand-in for its registry
+
+registry, policies = types.ModuleType("torchtitan.experiments.graph_trainer.registry"), {}
+registry.register_memory_policy = lambda name: lambda policy: policies.setdefault(name, policy)
+sys.modules.update({registry.__name__.rsplit(".", n)[0]: types.ModuleType("torchtitan") for n in (1, 2, 3)})
+sys.modules[registry.__name__] = registry
+runpy.run_path(os.path.join(ROOT, "examples", "torchtitan_policy.py"))
+verdict("torchtitan's registry has the policy", list(policies) == ["ebb"], policies)
+
+
+class Tagged:
+    """A partitioner: PyTorch's own, after the policy has seen the graph with the marks that torchtitan makes."""
+
+    def __init__(self, policy):
+        self.policy, self.saved, self.again, self.peak = policy, set(), set(), 0
+
+    def __call__(self, module, inputs, *, num_fwd_outputs, **how):
+        for node in module.graph.nodes:
+            node.meta["autograd_backward"] = node.meta.get("partitioner_tag") == "is_backward"
+            node.meta["ac_graph_id"] = 0
+        if self.policy is not None:
+            self.policy(module, config=None)
+        kinds = {node.name: node.meta.get("recompute") for node in module.graph.nodes}
+        parts = partitioners.min_cut_rematerialization_partition(module, inputs, num_fwd_outputs=num_fwd_outputs, **how)
+        names = [{node.name for node in part.graph.nodes if node.op == "call_function"} for part in parts]
+        self.again = {name for name in names[0] & names[1] if kinds[name] == CheckpointPolicy.MUST_RECOMPUTE}
+        self.saved = {name for name in names[0] - names[1] if kinds[name] == CheckpointPolicy.MUST_SAVE}
+        self.counts = collections.Counter(kinds.values())
+        self.peak = _compile.peak_bytes(*parts, num_fwd_outputs)
+        return parts
+
+
+def tagged(policy):
+    partition = Tagged(policy)
+    torch._dynamo.reset()
+    backend = _compile.aot_autograd(fw_compiler=_compile.boxed_nop, bw_compiler=_compile.boxed_nop, partition_fn=partition)
+
+    def compiling(model):
+        for path, module in model.named_modules():
+            module.forward = annotate_fn({"module_fqn": path})(module.forward)
+        return torch.compile(model, backend=backend, dynamic=False)
+    return partition, gradients(compiling)
+
+
+with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    json.dump(told["policy"], file)
+    file.flush()
+    os.environ["EBB_POLICY"] = file.name
+    titan, got = tagged(policies["ebb"])
+untouched, _ = tagged(None)
+verdict("torchtitan's policy: gradients have the same bits", same(plain, got))
+verdict("torchtitan's policy: all that the plan computes again is tagged so, and is", len(titan.again) == len(again) ==
+        titan.counts[CheckpointPolicy.MUST_RECOMPUTE] - sum("getitem" in name for name in titan.again), titan.counts, len(again))
+verdict("torchtitan's policy: what the plan saves is not computed again", len(titan.saved) > 8 and
+        len(titan.saved) == titan.counts[CheckpointPolicy.MUST_SAVE], titan.counts, len(titan.saved))
+verdict("torchtitan's policy: it needs less memory", titan.peak < untouched.peak, titan.peak, untouched.peak)
+
 free = ebb.torch.compile(Net(), "200%", backend="aot_eager")
 free(torch.randn(256, 32)).sum().backward()
 verdict("a budget that is enough has no policy", free.summary()[0]["policy"] == {}, free.summary())
