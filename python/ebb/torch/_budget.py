@@ -15,6 +15,7 @@ import torch
 from .. import planning
 from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _steps
 from ._bytes import Bytes
+from ._kinds import Kinds
 from ._outside import outside_bytes
 from ._owned import STATE, Owned
 from ._pager import MIN_BYTES, Data, Pager
@@ -142,9 +143,7 @@ class Budget:
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
         self._lock, self._plans, self._current = threading.Lock(), [], None
         self._n_steps = self._n_unlike = self._n_recorded = self._outside_bytes = 0
-        self._began_with, self._n_alike = None, 0  # how many steps ago it was another key, or a step was unlike
-        self._unlike_at = 0  # how many it was when one was
-        self._is_warm, self._unlike, self._longer = False, set(), {}  # keys; {key: numbers of steps that went on}
+        self._is_warm, self._kinds = False, Kinds()
         self._optimizers = weakref.WeakSet([optimizer] if optimizer is not None else ())  # that stepped
         self._leaves = {}  # weak references to what has gradients, by its id
         self._note_leaves(model.parameters() if model is not None else ())
@@ -260,11 +259,10 @@ class Budget:
     def _begin(self):
         """What does the step that begins; None: nothing is done."""
         key = self._key()
-        self._n_alike = self._n_alike + 1 if key == self._began_with else 0
-        self._began_with = key
+        self._kinds.begin(key)
         found = [planned for planned in self._plans if planned.key == key]
-        if self._can_record() and (not found or key in self._unlike or self._n_alike in self._longer.get(key, ())):
-            self._unlike.discard(key)
+        if self._can_record() and (not found or self._kinds.is_wanted()):
+            self._kinds.note_recorder()
             return self._recorder()
         if found:
             return self._follower(found[-1])
@@ -332,7 +330,7 @@ class Budget:
         if self._guard is not None:
             self._guard.end()
         for planned in self._plans:
-            if planned.key == self._began_with and planned.recording.begins_with(known_by, gradient_bytes):
+            if planned.key == self._kinds.key and planned.recording.begins_with(known_by, gradient_bytes):
                 doer = self._follower(planned)
         if doer is None and self._can_record():
             self._n_unlike += 1
@@ -350,19 +348,19 @@ class Budget:
             return
         self._slab.is_measuring = False
         self._n_recorded += 1
-        known = [planned for planned in self._plans if planned.key == self._began_with]
+        known = [planned for planned in self._plans if planned.key == self._kinds.key]
         longer = next((planned for planned in known if recording.is_start_of(planned.recording)), None)
-        if longer is not None:  # its plan is for this step, too; the kind that was to be recorded comes as late as last time
+        if longer is not None:  # its plan is for this step, too
             self._current = longer
-            self._longer.setdefault(self._began_with, set()).add(self._unlike_at)
+            self._kinds.note_short()
             return
-        self._longer.get(self._began_with, set()).discard(self._n_alike)
+        self._kinds.note_recorded()
         outside = self._outside_bytes = outside_bytes()
         plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
         fit = self._fit(recording, plain_bytes, outside)
-        self._current = _Planned(fit, plain_bytes, self._bytes, self._began_with, outside)
+        self._current = _Planned(fit, plain_bytes, self._bytes, self._kinds.key, outside)
         self._plans = [planned for planned in self._plans
                        if planned not in known or not planned.recording.is_start_of(recording)] + [self._current]
 
@@ -398,11 +396,7 @@ class Budget:
             return
         if doer.is_lost:
             self._n_unlike += 1
-            self._unlike_at, self._n_alike = self._n_alike, -1
-            if doer.is_longer:
-                self._longer.setdefault(self._began_with, set()).add(self._unlike_at)
-            elif not isinstance(doer, _follow.Watcher):  # else the next one like it is recorded as it begins
-                self._unlike.add(self._began_with)
+            self._kinds.note_unlike(doer.is_longer, not isinstance(doer, _follow.Watcher))
             return
         if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
             planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)
