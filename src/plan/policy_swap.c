@@ -190,7 +190,7 @@ static ebb_status take_placed(search *s, ebb_draft *trial, ebb_draft *draft) {
     uint64_t bytes = 0;
     ebb__draft_reset(trial, s->away.input->program);
     EBB_TRY(ebb__away_draft(&s->away, trial));
-    EBB_TRY(ebb__best_place(s->away.input, trial, EBB_PLACING_QUICK, &time_ns, &bytes));
+    EBB_TRY(ebb__best_place(s->away.input, trial, EBB_PLACING_QUICK, &time_ns, &bytes, NULL));
     if (time_ns < s->placed_ns) {
         s->placed_ns = time_ns;
         ebb__draft_swap(draft, trial);
