@@ -17,8 +17,10 @@ import sys
 import tempfile
 import time
 
+
 from cuda_bench import (NO_DEVICE, NO_FIT, Bench, Failed, OutOfTime, Torch, alternate, better_layout, ebb_contender,
                         figures, largest, planned_contender, torch_contender)
+from hidden_copies import copies_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GIB = 1 << 30
@@ -228,25 +230,6 @@ def depth(bench, cases):
 
 # ---- copies and predictions ----------------------------------------------------------------------
 
-def hidden_share(path):
-    """(copy time, part of it while a step computed) in seconds, of a recorded iteration."""
-    sys.path.insert(0, os.path.join(HERE, "..", "tests", "e2e"))
-    from trace_reader import Trace
-    changes = []  # (time, +1 or -1, is a copy)
-    for event in Trace(path).events:
-        kind, _, edge = event["kind"].partition("_")
-        if kind in ("step", "copy"):
-            changes.append((event["time"], 1 if edge == "begin" else -1, kind == "copy"))
-    copying = hidden = open_copies = open_steps = last = 0
-    for at, change, is_copy in sorted(changes):
-        copying += (at - last) * open_copies
-        hidden += (at - last) * open_copies * (open_steps > 0)
-        open_copies += change * is_copy
-        open_steps += change * (not is_copy)
-        last = at
-    return copying * 1e-9, hidden * 1e-9
-
-
 def offload(bench, cases):
     """How much of the copies' time is hidden behind computing, from a recorded step; value: that share."""
     for case in cases["offload"]:
@@ -256,8 +239,8 @@ def offload(bench, cases):
                 path = os.path.join(bench.args.work, "trace")
                 times, end = bench.train(case, cases["steps"], *bench.machine(case), "--memory", budget, "--record",
                                          path)
-                copying, hidden = hidden_share(path)
-                bench.row(**names, **figures(case[1], times), value=hidden / copying if copying > 0 else "",
+                copying, exposed = copies_of(path)
+                bench.row(**names, **figures(case[1], times), value=1 - exposed / copying if copying > 0 else "",
                           note=f"value: hidden share of {copying:.6f} s of copies",
                           peak_bytes=end["peak_measured_bytes"],
                           moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"],

@@ -179,9 +179,10 @@ ebb_status ebb__best_prune(ebb_best_walk *w);
 /* ---- local search (best_refine.c) ---------------------------------------------------------------- */
 
 typedef struct ebb_refine_options {
-    uint64_t limit_bytes; /* of the load; the draft may be above it */
-    uint64_t max_looks;   /* about */
-    double heat;          /* of computing: a loss that is taken with a chance of 1 in e, at first */
+    uint64_t limit_bytes;  /* of the load; the draft may be above it */
+    const uint64_t *waste; /* [n_steps + 1]: bytes that placing wastes at each place (tape.h); NULL: none */
+    uint64_t max_looks;    /* about */
+    double heat;           /* of computing: a loss that is taken with a chance of 1 in e, at first */
     ebb_rng *rng;
     const struct ebb_tape_recipe *recipes; /* of the walk's program (tape.h) */
 } ebb_refine_options;
@@ -199,8 +200,8 @@ ebb_status ebb__best_refine(ebb_best_walk *w, const ebb_draft *from, const ebb_r
 typedef struct ebb_best_lane {
     ebb_best_walk walk;
     ebb_draft at, found;
-    double time_ns;       /* of at, estimated; INFINITY: there is none */
-    uint64_t limit_bytes; /* that at keeps */
+    double time_ns; /* of at, estimated; INFINITY: there is none */
+    bool is_stale;  /* at does not count what is wasted now */
     ebb_rng rng;
     ebb_refine_options options;
     ebb_status status; /* of its last round, and the message */
@@ -224,9 +225,12 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
 /* A lane's draft; its time stays the lane's. */
 ebb_status ebb__best_lanes_copy(const ebb_best_lane *lane, ebb_draft *draft);
 
-/* One round of local search in each lane, within a limit for the load. What comes out does not depend on how many
- * threads do it. */
-ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks);
+/* More is wasted from now on: drafts that are faster for not counting it no longer are. */
+void ebb__best_lanes_renew(ebb_best_lanes *lanes);
+
+/* One round of local search in each lane, within the limit for the load and what is wasted. What comes out does not
+ * depend on how many threads do it. */
+ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uint64_t max_looks);
 
 /* ---- several walks at once (best_hands.c) -------------------------------------------------------- */
 
@@ -266,12 +270,12 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n);
 void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
 
 /* Place a draft and simulate it. *bytes_out: what it needs then; *time_ns_out is INFINITY if that is above the budget.
- */
+ * over, if any: [n_steps + 1], by how much at each place. */
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
-                           uint64_t *bytes_out);
+                           uint64_t *bytes_out, uint64_t *over);
 
 /* The same with the hand's draft: placed_ns, placed_bytes. */
-ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work);
+ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work, uint64_t *over);
 
 ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors, uint64_t limit_bytes);
 void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors);

@@ -69,8 +69,34 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
     }
 }
 
+/* At each place, by how much what is there is above the budget. */
+static ebb_status find_over(const ebb_policy_input *input, const ebb_plan *plan, uint64_t *over) {
+    const size_t n_actions = plan->actions.n;
+    uint32_t *place = ebb__alloc(plan->mem, n_actions, sizeof *place), n = 0;
+    if (place == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t a = 0; a < n_actions; a++) {
+        place[a] = n;
+        n += plan->actions.data[a].kind == EBB_ACT_RUN;
+    }
+    memset(over, 0, (n + 1) * sizeof *over);
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        const ebb_stay *stay = &plan->stays.data[i];
+        const uint64_t end = stay->offset + stay->size_bytes;
+        if (end <= input->budget_bytes) { continue; }
+        const bool is_around = stay->first >= stay->last;
+        for (uint32_t p = 0; p <= n; p++) {
+            const bool after = p >= place[stay->first], before = p <= place[(stay->last + n_actions - 1) % n_actions];
+            if (is_around ? after || before : after && before) {
+                over[p] = ebb_max_u64(over[p], end - input->budget_bytes);
+            }
+        }
+    }
+    ebb__free(plan->mem, place);
+    return EBB_OK;
+}
+
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
-                           uint64_t *bytes_out) {
+                           uint64_t *bytes_out, uint64_t *over) {
     const uint64_t alignment = ebb_program_alignment_bytes(input->program);
     ebb_placing_options options = {
         .alignment = alignment, .work = work, .enough_bytes = input->budget_bytes, .limit_bytes = input->budget_bytes};
@@ -90,12 +116,13 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }
+    if (st == EBB_OK && over != NULL) { st = find_over(input, plan, over); }
     ebb_plan_destroy(plan);
     return st;
 }
 
-ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work) {
-    return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes);
+ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work, uint64_t *over) {
+    return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes, over);
 }
 
 /* Walk, and place what seems faster. */
@@ -105,7 +132,7 @@ static ebb_status walk_once(hand *h) {
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
     EBB_TRY(ebb__best_time(h->walk.input, &h->walk.drag, &h->draft, &h->time_ns));
-    return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK) : EBB_OK;
+    return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK, NULL) : EBB_OK;
 }
 
 /* The draft needs more than the budget when it is placed. One whose load is lower by the same share may fit. */

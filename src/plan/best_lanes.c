@@ -64,24 +64,23 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
     if (time_ns >= slowest->time_ns) { return EBB_OK; }
     EBB_TRY(ebb__draft_copy(draft, lanes->input->program, &slowest->at));
     slowest->time_ns = time_ns;
-    slowest->limit_bytes = lanes->input->limit_bytes;
+    slowest->is_stale = false;
     sort_lanes(lanes);
     return EBB_OK;
 }
 
 /* ---- a round ------------------------------------------------------------------------------------ */
 
-/* If the limit is lower than before, the old draft is above it. */
 static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     double time_ns = INFINITY;
     if (l->time_ns == INFINITY) { return EBB_OK; }
     const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->walk.drag, &l->found, &time_ns)); }
-    if (l->limit_bytes <= l->options.limit_bytes && time_ns >= l->time_ns) { return EBB_OK; }
+    if (!l->is_stale && time_ns >= l->time_ns) { return EBB_OK; }
     ebb__draft_swap(&l->at, &l->found);
     l->time_ns = time_ns;
-    l->limit_bytes = l->options.limit_bytes;
+    l->is_stale = false;
     return EBB_OK;
 }
 
@@ -92,17 +91,22 @@ static void run_lane(void *ctx, uint32_t i) {
     if (l->status != EBB_OK) { (void)snprintf(l->message, sizeof l->message, "%s", ebb_last_error()); }
 }
 
-ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks) {
-    static const double heats[EBB_BEST_LANES] = {0.0004, 0.0016, 0.006, 0.02};
+void ebb__best_lanes_renew(ebb_best_lanes *lanes) {
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) { lanes->lane[i].is_stale = true; }
+}
+
+ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uint64_t max_looks) {
+    static const double heats[EBB_BEST_LANES] = {0.0001, 0.0005, 0.002, 0.006};
     lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
     const lane *fastest = &lanes->lane[lanes->by_time[0]];
     if (fastest->time_ns == INFINITY) { return EBB_OK; }
     EBB_TRY(ebb__draft_copy(&fastest->at, lanes->input->program, &slowest->at));
     slowest->time_ns = fastest->time_ns;
-    slowest->limit_bytes = fastest->limit_bytes;
+    slowest->is_stale = fastest->is_stale;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];
-        l->options = (ebb_refine_options){.limit_bytes = limit_bytes,
+        l->options = (ebb_refine_options){.limit_bytes = lanes->input->limit_bytes,
+                                          .waste = waste,
                                           .max_looks = max_looks,
                                           .heat = heats[i],
                                           .rng = &l->rng,

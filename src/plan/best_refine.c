@@ -32,19 +32,20 @@
 #define TRIAL_LOOKS 16u /* that a trial takes at least */
 #define N_TRIED 6u      /* others that are pruned in a trial */
 #define SLACK 0.002     /* of computing: what a trial may cost before it is pruned */
-#define LUCK 1.0        /* at most, of a trial's luck */
+#define LUCK 1.0        /* at most, of a trial's luck: the deviation of what prices are multiplied by; log 2 */
+#define LUCKS 8u
+#define N_LUCKS 256u
 
 typedef struct refiner {
     ebb_tape tape;
     ebb_best_walk *w;
     ebb_rng *rng;
     int64_t limit;
-    EBB_VEC(uint32_t) journal; /* nodes that were put in or taken out, in this order */
-    EBB_VEC(uint32_t) put;     /* first nodes of chains that this trial put in */
-    uint32_t *by_size;         /* tensors that can be computed again, the largest first */
-    size_t n_by_size;
-    double luck;       /* of this trial: how much it is up to chance what is dropped; log 2 */
-    double ceiling_ns; /* a trial that computes more again is given up */
+    EBB_VEC(uint32_t) journal;   /* nodes that were put in or taken out, in this order */
+    EBB_VEC(uint32_t) put;       /* first nodes of chains that this trial put in */
+    double luck[LUCKS][N_LUCKS]; /* by what a price is multiplied: more and more up to chance */
+    uint32_t luck_idx;           /* of this trial */
+    double ceiling_ns;           /* a trial that computes more again is given up */
     uint64_t label[MAX_WINDOW];
     int64_t over[MAX_WINDOW + 1]; /* sums up to each */
     uint32_t n_window;
@@ -188,6 +189,23 @@ static bool is_at(const refiner *r, uint32_t tensor, uint32_t before) {
            (ebb__tape_stays(&r->tape, touch) || node_of(r, touch_of(r, touch)->node)->group == r->group);
 }
 
+/* Put a chain in before a node. */
+static bool put_recipe(refiner *r, const ebb_tape_recipe *recipe, uint32_t before) {
+    uint32_t first = NONE;
+    r->status = ebb__tape_make_chain(&r->tape, recipe, node_of(r, before)->place, &first);
+    if (r->status == EBB_OK) { r->status = EBB_PUSH(r->w->input->mem, &r->put, first); }
+    if (r->status != EBB_OK) { return false; }
+    uint32_t n = first;
+    do {
+        if (!note(r, n)) { return false; }
+        node_of(r, n)->group = r->group;
+        look_at(r, node_of(r, n)->place, node_of(r, n)->place);
+        ebb__tape_link(&r->tape, n, before);
+        n = node_of(r, n)->chain;
+    } while (n != first);
+    return true;
+}
+
 /* Compute a tensor again before a node, and first what that reads and is not there. */
 static bool put_chain(refiner *r, uint32_t tensor, uint32_t before, uint32_t depth) {
     ebb_best_walk *w = r->w;
@@ -203,19 +221,7 @@ static bool put_chain(refiner *r, uint32_t tensor, uint32_t before, uint32_t dep
             if (!is_at(r, t, before) && !put_chain(r, t, before, depth + 1)) { return false; }
         }
     }
-    uint32_t first = NONE;
-    r->status = ebb__tape_make_chain(&r->tape, recipe, node_of(r, before)->place, &first);
-    if (r->status == EBB_OK) { r->status = EBB_PUSH(w->input->mem, &r->put, first); }
-    if (r->status != EBB_OK) { return false; }
-    uint32_t n = first;
-    do {
-        if (!note(r, n)) { return false; }
-        node_of(r, n)->group = r->group;
-        look_at(r, node_of(r, n)->place, node_of(r, n)->place);
-        ebb__tape_link(&r->tape, n, before);
-        n = node_of(r, n)->chain;
-    } while (n != first);
-    return r->tape.again_ns < r->ceiling_ns;
+    return put_recipe(r, recipe, before) && r->tape.again_ns < r->ceiling_ns;
 }
 
 /* Compute a tensor again right before a touch of it. */
@@ -308,33 +314,63 @@ static bool is_gap(const refiner *r, uint32_t touch) {
     return !next->is_closed && (ebb__action_computes(&next->action) || is_end);
 }
 
-/* Drop what costs least for what it does about the load at a node. */
-static bool relieve(refiner *r, uint32_t worst) {
-    const uint64_t label = node_of(r, worst)->label;
-    const int64_t over = ebb__tape_load(&r->tape, worst) - r->limit;
-    double best_score = INFINITY;
-    uint32_t best = NONE;
-    for (size_t i = 0; i < r->n_by_size; i++) {
-        const uint32_t t = r->by_size[i];
-        if (r->tape.bytes[t] < over / 64 && best != NONE) { break; }
-        if (r->tape.first_label[t] >= label || r->tape.last_label[t] <= label) { continue; }
-        r->w->n_looks++;
-        const uint32_t touch = ebb__tape_before(&r->tape, t, label);
-        if (touch == NONE || !is_gap(r, touch)) { continue; }
-        const ebb_tape_touch *next = touch_of(r, touch_of(r, touch)->next);
-        if (next->label == label) { continue; }
-        const double does = relief(r, touch_of(r, touch)->label, next->label, r->tape.bytes[t], over);
-        const double luck = exp2(r->luck * (double)ebb__rng_normal(r->rng)) / does;
-        EBB_ASSERT(r->w->mark < UINT32_MAX);
-        r->w->mark++;
-        const double score = price(r, t, node_of(r, next->node), best_score / luck, 0) * luck;
-        if (score < best_score) {
-            best_score = score;
-            best = touch_of(r, touch)->next;
+/* What had best be dropped because of the load at a node. */
+typedef struct choice {
+    uint32_t worst; /* the node */
+    int64_t over;
+    uint32_t best; /* the touch that would find it gone; NONE */
+    double score;
+} choice;
+
+/* Consider to drop a tensor after a touch and until the next one, between which is the node. */
+static void consider(refiner *r, choice *c, uint32_t touch) {
+    r->w->n_looks++;
+    if (!is_gap(r, touch)) { return; }
+    const ebb_tape_touch *own = touch_of(r, touch), *next = touch_of(r, own->next);
+    const double does = relief(r, own->label, next->label, r->tape.bytes[own->tensor], c->over);
+    const double luck = r->luck[r->luck_idx][ebb__rng_below(r->rng, N_LUCKS)] / does;
+    EBB_ASSERT(r->w->mark < UINT32_MAX);
+    r->w->mark++;
+    const double score = price(r, own->tensor, node_of(r, next->node), c->score / luck, 0) * luck;
+    if (score < c->score) {
+        c->score = score;
+        c->best = own->next;
+    }
+}
+
+/* Those that are touched in the node's block, before it or after it. */
+static void consider_touched(refiner *r, choice *c, uint32_t block) {
+    const uint64_t label = node_of(r, c->worst)->label;
+    uint32_t n = ebb__tape_block_begin(&r->tape, block);
+    for (; n != NONE && link_of(r, n)->block == block; n = link_of(r, n)->next) {
+        const ebb_tape_node *node = node_of(r, n);
+        r->tape.n_visits++;
+        for (uint32_t i = 0; i < node->n_touches; i++) {
+            const ebb_tape_touch *touch = touch_of(r, node->first_touch + i);
+            if (r->tape.rank[touch->tensor] == NONE || touch->label == label) { continue; }
+            const uint32_t other = touch->label < label ? touch->next : touch->prev;
+            if (other == NONE) { continue; }
+            const uint64_t at = touch_of(r, other)->label;
+            if (touch->label < label && at > label) { consider(r, c, node->first_touch + i); }
+            if (touch->label > label && at < label && link_of(r, touch_of(r, other)->node)->block != block) {
+                consider(r, c, other);
+            }
         }
     }
-    r->tape.n_visits += r->n_by_size;
-    return best != NONE && put_chain_at(r, best);
+}
+
+/* Drop what costs least for what it does about the load at a node. */
+static bool relieve(refiner *r, uint32_t worst) {
+    const uint32_t block = link_of(r, worst)->block;
+    choice c = {.worst = worst, .over = ebb__tape_load(&r->tape, worst) - r->limit, .best = NONE, .score = INFINITY};
+    consider_touched(r, &c, block);
+    for (size_t i = 0; (i = ebb__tape_next_span(&r->tape, block, i)) < r->tape.n_by_size; i++) {
+        const uint32_t t = r->tape.by_size[i];
+        if (r->tape.bytes[t] < c.over / 64 && c.best != NONE) { break; }
+        consider(r, &c, ebb__tape_before(&r->tape, t, node_of(r, worst)->label));
+    }
+    r->tape.n_visits += r->tape.span_words;
+    return c.best != NONE && put_chain_at(r, c.best);
 }
 
 static bool repair(refiner *r) {
@@ -430,7 +466,7 @@ static bool remove_some(refiner *r) {
 /* Drop one more tensor over a gap. */
 static bool drop_one(refiner *r) {
     for (uint32_t i = 0; i < 8; i++) {
-        const uint32_t t = r->by_size[(size_t)(pow((double)ebb__rng_unit(r->rng), 2) * (double)r->n_by_size)];
+        const uint32_t t = r->tape.by_size[(size_t)(pow((double)ebb__rng_unit(r->rng), 2) * (double)r->tape.n_by_size)];
         uint32_t touch = r->tape.first[t], n = (uint32_t)ebb__rng_below(r->rng, 4);
         while (touch != NONE && n-- > 0) { touch = touch_of(r, touch)->next; }
         if (touch == NONE || !is_gap(r, touch)) { continue; }
@@ -441,13 +477,71 @@ static bool drop_one(refiner *r) {
     return false;
 }
 
+/* Between which nodes one that computes again can be: after the last touch of what it reads or makes, before the first
+ * one that needs it there. */
+static void find_room(const refiner *r, const ebb_tape_node *node, uint32_t *low_out, uint32_t *high_out) {
+    uint32_t low = r->tape.begin, high = r->tape.end;
+    for (uint32_t i = 0; i < node->n_touches; i++) {
+        const ebb_tape_touch *touch = touch_of(r, node->first_touch + i);
+        if (touch->prev != NONE) {
+            const uint32_t before = touch_of(r, touch->prev)->node;
+            low = node_of(r, before)->label > node_of(r, low)->label ? before : low;
+        }
+        if (touch->next == NONE) { continue; }
+        const uint32_t after = touch_of(r, touch->next)->node;
+        const bool is_drop = node_of(r, after)->action.kind == EBB_ACT_DROP && after != r->tape.end;
+        if (!touch->writes && !touch_of(r, touch->next)->fresh && !is_drop) { continue; }
+        high = node_of(r, after)->label < node_of(r, high)->label ? after : high;
+    }
+    *low_out = low;
+    *high_out = high;
+}
+
+/* A tensor that a node makes; NONE. */
+static uint32_t find_made(const refiner *r, const ebb_tape_node *node) {
+    for (uint32_t i = 0; i < node->n_touches; i++) {
+        const ebb_tape_touch *touch = touch_of(r, node->first_touch + i);
+        if (touch->fresh) { return touch->tensor; }
+    }
+    return NONE;
+}
+
+/* Compute something again as soon as what it reads is there, which may then go; or as late as it can be. */
+static bool shift_one(refiner *r) {
+    if (r->tape.again.n == 0) { return false; }
+    const uint32_t n = r->tape.again.data[ebb__rng_below(r->rng, r->tape.again.n)];
+    const ebb_tape_node *node = node_of(r, n);
+    uint32_t low = NONE, before = NONE;
+    if (node->chain != n || node->is_closed) { return false; }
+    find_room(r, node, &low, &before);
+    if (ebb__rng_below(r->rng, 2) == 0) {
+        before = link_of(r, low)->next;
+        while (before != n && node_of(r, before)->is_closed) { before = link_of(r, before)->next; }
+    }
+    const uint32_t tensor = find_made(r, node), from = node->place, to = node_of(r, before)->place;
+    if (before == n || before == link_of(r, n)->next || node_of(r, before)->is_closed || tensor == NONE) {
+        return false;
+    }
+    const ebb_tape_recipe *recipe = ebb__tape_recipe(&r->tape, tensor, from);
+    if (recipe == NULL || recipe != ebb__tape_recipe(&r->tape, tensor, to) || recipe->first != recipe->last) {
+        return false;
+    }
+    look_at(r, from < to ? from : to, from < to ? to : from);
+    if (!unlink_after(r, n, n)) { return false; }
+    r->group++;
+    return put_recipe(r, recipe, before);
+}
+
 /* Make one trial; false: it is to be taken back. */
 static bool make_trial(refiner *r) {
     r->low = UINT32_MAX;
     r->high = 0;
-    r->luck = (double)ebb__rng_unit(r->rng) * LUCK;
-    const bool is_drop = ebb__rng_below(r->rng, 5) == 0;
-    if (is_drop ? !drop_one(r) : !remove_some(r)) { return false; }
+    r->luck_idx = (uint32_t)ebb__rng_below(r->rng, LUCKS);
+    const uint64_t kind = ebb__rng_below(r->rng, 5);
+    const bool is_shift = kind == 0, is_drop = kind == 1;
+    if (is_shift && !shift_one(r)) { return false; }
+    if (is_drop && !drop_one(r)) { return false; }
+    if (!is_drop && (!is_shift || ebb__rng_below(r->rng, 2) == 0) && !remove_some(r)) { return false; }
     return repair(r) && prune_some(r);
 }
 
@@ -474,20 +568,11 @@ static void end_move(refiner *r) {
 
 /* ---- the search --------------------------------------------------------------------------------- */
 
-static ebb_status init_refiner(refiner *r) {
-    const size_t n_tensors = r->w->view.n_tensors;
-    uint64_t *key = ebb__bump_alloc(&r->tape.bump, n_tensors, sizeof *key);
-    r->by_size = ebb__bump_alloc(&r->tape.bump, n_tensors, sizeof *r->by_size);
-    if (key == NULL || r->by_size == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t t = 0; t < n_tensors; t++) {
-        bool can = false;
-        for (uint64_t use = r->w->uses.start[t]; use < r->w->uses.start[t + 1]; use++) {
-            can = can || r->tape.recipes[use].time_ns >= 0;
-        }
-        key[t] = UINT64_MAX - (uint64_t)r->tape.bytes[t];
-        if (can && !r->tape.is_fixed[t]) { r->by_size[r->n_by_size++] = t; }
+static void draw_lucks(refiner *r) {
+    for (uint32_t k = 0; k < LUCKS; k++) {
+        const double deviation = LUCK * (k + 0.5) / LUCKS;
+        for (uint32_t i = 0; i < N_LUCKS; i++) { r->luck[k][i] = exp2(deviation * (double)ebb__rng_normal(r->rng)); }
     }
-    return ebb__sort_by_key(r->tape.mem, r->by_size, r->n_by_size, key);
 }
 
 static double sum_steps(const ebb_best_walk *w) {
@@ -520,7 +605,7 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
     EBB_TRY(keep_limit(r, options->max_looks));
     EBB_TRY(ebb__tape_write(&r->tape, draft));
     double best_ns = r->tape.again_ns;
-    while (r->n_by_size > 0 && r->tape.again.n > 0) {
+    while (r->tape.n_by_size > 0 && r->tape.again.n > 0) {
         const uint64_t n_looks = count_looks(r);
         if (n_looks >= options->max_looks) { break; }
         const double old_ns = r->tape.again_ns;
@@ -542,15 +627,15 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
 
 ebb_status ebb__best_refine(ebb_best_walk *w, const ebb_draft *from, const ebb_refine_options *options,
                             ebb_draft *draft) {
-    refiner r = {.w = w, .rng = options->rng, .limit = (int64_t)options->limit_bytes, .luck = LUCK / 4};
+    refiner r = {.w = w, .rng = options->rng, .limit = (int64_t)options->limit_bytes, .luck_idx = LUCKS / 4};
     memcpy(draft->resident, from->resident, w->view.n_tensors);
     memcpy(draft->home, from->home, w->view.n_tensors);
     w->mark = 0;
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
-    ebb_status st = ebb__tape_init(&r.tape, w, options->recipes);
+    ebb_status st = ebb__tape_init(&r.tape, w, options->recipes, options->waste);
     if (st == EBB_OK) { st = ebb__tape_read(&r.tape, from); }
-    if (st == EBB_OK) { st = init_refiner(&r); }
+    draw_lucks(&r);
     EBB_ASSERT(st != EBB_OK || ebb__tape_is_valid(&r.tape));
     if (st == EBB_OK) { st = refine(&r, options, draft); }
     ebb__tape_fini(&r.tape);

@@ -41,10 +41,11 @@
 #define MIN_ROUND_WALKS 100u
 #define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
-#define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
+#define LANE_LOOKS (ROUND_LOOKS / 5)      /* of local search, for each lane in each round */
 #define COPIES_LOOKS (ROUND_LOOKS / 16)   /* the same where there are copies, which it does not change */
 #define MAX_PLACED 2u                     /* drafts of lanes, in one round */
-#define MAX_LOWER 4u                      /* limits, in one round of local search */
+#define MAX_WASTED 4u                     /* times that more is known to be wasted, in one round of local search */
+#define FORGOTTEN 4u                      /* of what is known to be wasted: a part, with each round */
 #define ROUND_WORK (EBB_PLACE_STEPS / 8)  /* of placing what comes out of a round */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define PARTS 100                         /* of a round, that are told */
@@ -64,7 +65,8 @@ typedef struct ebb_best_kept {
     ebb_draft best_draft;
     ebb_best_keys best, at;
     ebb_best_lanes lanes;
-    uint64_t lane_limit_bytes;
+    uint64_t *waste;           /* [n_steps + 1]: what placing wastes at each place, as far as it is known */
+    uint64_t *over, *own_over; /* [n_steps + 1]: by how much drafts of lanes were above the budget there; one was */
     bool has_draft;
     double keys_ns;                 /* what the walk by the best keys takes, estimated */
     double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
@@ -353,25 +355,39 @@ static ebb_status anneal(search *s, bool *is_enough_out) {
     return EBB_OK;
 }
 
+/* Place the fastest drafts of lanes, until one is within the budget. over: where they were above it, at the most. */
+static ebb_status place_lanes(search *s, bool *is_over_out) {
+    const size_t n = s->view.n_steps + 1;
+    bool is_placed = false;
+    *is_over_out = false;
+    memset(s->over, 0, n * sizeof *s->over);
+    for (uint32_t k = 0; k < MAX_PLACED && !is_placed; k++) {
+        const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
+        if (lane->time_ns >= s->best_ns) { break; }
+        EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
+        EBB_TRY(ebb__best_hand_place(s->first, ROUND_WORK, s->own_over));
+        is_placed = s->first->placed_bytes <= s->input->budget_bytes;
+        (void)take_faster(s, s->first);
+        for (size_t i = 0; i < n; i++) { s->over[i] = ebb_max_u64(s->over[i], s->own_over[i]); }
+        *is_over_out = !is_placed;
+    }
+    return EBB_OK;
+}
+
 /* Local search in all lanes; the fastest of their drafts that can be placed is taken. If there are faster ones than
- * before and none of them can, the lanes get a lower limit and go on. */
+ * before and none of them can, what is above the budget counts as waste where it is, and the lanes go on. */
 static ebb_status refine(search *s) {
+    const size_t n = s->view.n_steps + 1;
     const uint64_t n_looks = ebb__has_tiers(s->input->tier_bytes) ? COPIES_LOOKS : LANE_LOOKS;
-    for (uint32_t i = 0; i < MAX_LOWER; i++) {
-        uint64_t need_bytes = UINT64_MAX;
-        tell(s, ebb__has_tiers(s->input->tier_bytes) ? ANNEALED : (double)i / MAX_LOWER);
-        EBB_TRY(ebb__best_lanes_run(&s->lanes, s->lane_limit_bytes, n_looks >> i));
-        for (uint32_t k = 0; k < MAX_PLACED; k++) {
-            const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
-            if (lane->time_ns >= s->best_ns) { break; }
-            EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
-            EBB_TRY(ebb__best_hand_place(s->first, ROUND_WORK));
-            (void)take_faster(s, s->first);
-            need_bytes = ebb_min_u64(need_bytes, s->first->placed_bytes);
-        }
-        if (need_bytes == UINT64_MAX || need_bytes <= s->input->budget_bytes) { break; }
-        const double share = (double)s->input->budget_bytes / (double)need_bytes;
-        s->lane_limit_bytes = (uint64_t)((double)s->lane_limit_bytes * fmin(share, 1023.0 / 1024));
+    for (size_t i = 0; i < n; i++) { s->waste[i] -= s->waste[i] / FORGOTTEN; }
+    for (uint32_t i = 0; i < MAX_WASTED; i++) {
+        bool is_over = false;
+        tell(s, ebb__has_tiers(s->input->tier_bytes) ? ANNEALED : (double)i / MAX_WASTED);
+        EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks >> i));
+        EBB_TRY(place_lanes(s, &is_over));
+        if (!is_over) { break; }
+        for (size_t p = 0; p < n; p++) { s->waste[p] += s->over[p]; }
+        ebb__best_lanes_renew(&s->lanes);
     }
     return EBB_OK;
 }
@@ -428,11 +444,15 @@ static ebb_status find_other(search *s) {
 static ebb_status init_search(search *s) {
     const ebb_best_walk *walk = &s->first->walk;
     ebb_bump *bump = &s->first->walk.bump;
-    const size_t n = s->view.n_tensors;
+    const size_t n = s->view.n_tensors, n_places = s->view.n_steps + 1;
     EBB_TRY(ebb__best_keys_init(&s->best, bump, n, s->input->limit_bytes));
     EBB_TRY(ebb__best_keys_init(&s->at, bump, n, s->input->limit_bytes));
     s->upto = ebb__bump_alloc(bump, n, sizeof *s->upto);
-    if (s->upto == NULL) { return EBB_E_NO_MEMORY; }
+    s->waste = ebb__bump_alloc(bump, n_places, sizeof *s->waste);
+    s->over = ebb__bump_alloc(bump, n_places, sizeof *s->over);
+    s->own_over = ebb__bump_alloc(bump, n_places, sizeof *s->own_over);
+    if (s->upto == NULL || s->waste == NULL || s->over == NULL || s->own_over == NULL) { return EBB_E_NO_MEMORY; }
+    memset(s->waste, 0, n_places * sizeof *s->waste);
     for (size_t t = 0; t < n; t++) { s->upto[t] = (double)walk->state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
     for (size_t i = 0; i < s->view.n_steps; i++) { s->computing_ns += walk->step_ns[i]; }
     return EBB_OK;
@@ -457,8 +477,7 @@ static ebb_status begin_search(search *s, const ebb_policy_input *input) {
                   .input = &s->own,
                   .view = ebb__plan_view(input->program),
                   .best_ns = INFINITY,
-                  .lower_looks = SEED_LOOKS,
-                  .lane_limit_bytes = input->limit_bytes};
+                  .lower_looks = SEED_LOOKS};
     ebb__rng_init(&s->rng, 1, 1);
     s->first = &s->hand[0];
     s->n_hands = count_hands(s, is_search);

@@ -12,9 +12,12 @@
  *                     when places began in the run before, with its stalls
  *      placing        the limit for loads goes down from the budget. What is found for each is placed and simulated,
  *                     and the fastest that fits is taken. So no time is better than its simulation
+ *      waste          with more effort, the limit stays at the budget, and by how much a placed draft is above it
+ * counts as bytes that are taken there
  *
  * Random numbers have a fixed seed, and effort counts visits, not time. Cost: O(places + gaps chosen) for a set,
- * VISITS in all for each limit; the first set takes O(gaps) for each gap that is chosen.
+ * VISITS in all for each limit and each set; the first set takes O(gaps) for each gap that is chosen. More effort goes
+ * on where less would have stopped.
  *
  * Where a rule, or the walks of the policy best, are faster than what was searched for, their plan is taken.
  *
@@ -27,13 +30,15 @@
 
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
 #define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
-#define VISITS ((uint64_t)1 << 23)       /* for each other one, and each other set */
+#define VISITS ((uint64_t)1 << 23)       /* for each other set */
 #define VISITS_A_GAP ((uint64_t)1 << 16) /* at most: small programs have little to find */
 #define N_LIMITS 16u                     /* a 64th of the budget apart */
-#define SETS 1u                          /* for each limit, in each round of effort */
-#define MAX_OUT 3u                       /* gaps that are taken out at once */
-#define HEAT 0.003                       /* of the computing time: a loss that is taken with a chance of 1 in e */
-#define SPREAD 2.0                       /* of the logarithm of chance in scores */
+#define WASTE_SETS 32u                   /* in each round of effort beyond the first */
+#define PLACING_WORK (EBB_PLACE_STEPS / 8)
+#define FORGOTTEN 4 /* of what is known to be wasted: a part, with each set that is no reason to know better */
+#define MAX_OUT 3u  /* gaps that are taken out at once */
+#define HEAT 0.003  /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define SPREAD 2.0  /* of the logarithm of chance in scores */
 #define MAX_SETTLES 8
 
 typedef struct search {
@@ -43,6 +48,8 @@ typedef struct search {
     double best_ns, at_ns, computing_ns;
     double placed_ns;   /* of the draft that is taken, simulated */
     uint32_t *covering; /* [n_gaps] */
+    int64_t *waste;     /* [n]: what placing wastes, as far as it is known; base counts it */
+    uint64_t *over;     /* [n_steps + 1]: by how much the latest draft was above the budget */
     ebb_rng rng;
 } search;
 
@@ -168,6 +175,9 @@ static ebb_status init_search(search *s) {
     s->at = ebb__bump_alloc(&s->away.bump, n, sizeof *s->at);
     s->best_meant_ns = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->best_meant_ns);
     s->covering = ebb__bump_alloc(&s->away.bump, n, sizeof *s->covering);
+    s->waste = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->waste);
+    s->over = ebb__bump_alloc(&s->away.bump, s->away.view.n_steps + 1, sizeof *s->over);
+    memset(s->waste, 0, (s->away.n + 1) * sizeof *s->waste);
     if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL) { return EBB_E_NO_MEMORY; }
     s->computing_ns = s->away.begin_ns[s->away.n];
     return EBB_OK;
@@ -184,13 +194,34 @@ static bool find_set(search *s, uint64_t visits) {
     return true;
 }
 
-/* Place the set and take its draft if it is the fastest so far. */
-static ebb_status take_placed(search *s, ebb_draft *trial, ebb_draft *draft) {
+/* From now on so many bytes more, or less, are taken at a place. */
+static void waste(search *s, uint32_t place, int64_t bytes) {
+    s->waste[place] += bytes;
+    s->away.base[place] += bytes;
+    s->away.load[place] += bytes;
+}
+
+/* Where the placed draft is above the budget, as much is wasted. */
+static void waste_over(search *s) {
+    for (uint32_t p = 0; p < s->away.n; p++) {
+        uint64_t most = 0;
+        for (uint32_t step = s->away.step[p]; step < s->away.step[p + 1]; step++) {
+            most = ebb_max_u64(most, s->over[step]);
+        }
+        waste(s, p, (int64_t)most);
+    }
+}
+
+static void forget_waste(search *s) {
+    for (uint32_t p = 0; p < s->away.n; p++) { waste(s, p, -(s->waste[p] + FORGOTTEN - 1) / FORGOTTEN); }
+}
+
+/* Place the set and take its draft if it is the fastest so far. *bytes_out: what it needs. */
+static ebb_status take_placed(search *s, uint64_t work, ebb_draft *trial, ebb_draft *draft, uint64_t *bytes_out) {
     double time_ns = INFINITY;
-    uint64_t bytes = 0;
     ebb__draft_reset(trial, s->away.input->program);
     EBB_TRY(ebb__away_draft(&s->away, trial));
-    EBB_TRY(ebb__best_place(s->away.input, trial, EBB_PLACING_QUICK, &time_ns, &bytes));
+    EBB_TRY(ebb__best_place(s->away.input, trial, work, &time_ns, bytes_out, s->over));
     if (time_ns < s->placed_ns) {
         s->placed_ns = time_ns;
         ebb__draft_swap(draft, trial);
@@ -201,7 +232,8 @@ static ebb_status take_placed(search *s, ebb_draft *trial, ebb_draft *draft) {
 /* The limit goes down from the budget. It ends where even the estimate is no faster than what has been placed. */
 static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
     const uint64_t budget = input->budget_bytes, alignment = s->away.view.alignment;
-    const uint32_t n_sets = 1 + SETS * input->effort;
+    const uint32_t n_sets = input->effort > 0 ? 2 : 1;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < N_LIMITS; i++) {
         bool is_better = false;
         input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
@@ -210,9 +242,27 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
             if (!find_set(s, ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
             if (s->best_ns >= s->placed_ns) { continue; }
             is_better = true;
-            EBB_TRY(take_placed(s, trial, draft));
+            EBB_TRY(take_placed(s, EBB_PLACING_QUICK, trial, draft, &bytes));
         }
         if (!is_better) { break; }
+    }
+    return EBB_OK;
+}
+
+/* The limit stays, and the load is lower only where placing wastes memory. */
+static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
+    const uint64_t alignment = s->away.view.alignment;
+    const uint32_t n_sets = input->effort > 1 ? WASTE_SETS * (input->effort - 1) : 0;
+    input->limit_bytes = input->budget_bytes / alignment * alignment;
+    for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
+        uint64_t bytes = 0;
+        if (!find_set(s, ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
+        if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, PLACING_WORK, trial, draft, &bytes)); }
+        if (bytes > input->budget_bytes) {
+            waste_over(s);
+        } else {
+            forget_waste(s);
+        }
     }
     return EBB_OK;
 }
@@ -222,7 +272,8 @@ static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *dra
     EBB_TRY(init_search(s));
     if (input->is_hasty && !input->walks) { return find_set(s, 0) ? ebb__away_draft(&s->away, draft) : EBB_E_NO_FIT; }
     EBB_TRY(ebb__draft_init(&trial, input->program, input->mem));
-    const ebb_status st = go_down(s, input, &trial, draft);
+    ebb_status st = go_down(s, input, &trial, draft);
+    if (st == EBB_OK) { st = go_around_waste(s, input, &trial, draft); }
     ebb__draft_fini(&trial);
     return st == EBB_OK && s->placed_ns == INFINITY ? EBB_E_NO_FIT : st;
 }

@@ -14,6 +14,10 @@
 typedef ebb_tape_node node_t;
 typedef ebb_tape_touch touch_t;
 
+static size_t count_blocks(const ebb_tape *tape) {
+    return tape->w->view.n_steps / EBB_TAPE_BLOCK + 1;
+}
+
 /* ---- recipes ------------------------------------------------------------------------------------ */
 
 /* The place up to which what an access of a step means is so: the next step that writes the tensor. */
@@ -92,8 +96,26 @@ int64_t ebb__tape_block_most(ebb_tape *tape, uint32_t block) {
     return b->most;
 }
 
+/* ---- spans -------------------------------------------------------------------------------------- */
+
+static void set_span(ebb_tape *tape, uint32_t tensor, uint32_t block, bool spans) {
+    const uint32_t rank = tape->rank[tensor];
+    if (rank == NONE) { return; }
+    uint64_t *word = &tape->spans[block * tape->span_words + rank / 64];
+    *word = spans ? *word | (uint64_t)1 << rank % 64 : *word & ~((uint64_t)1 << rank % 64);
+}
+
+size_t ebb__tape_next_span(const ebb_tape *tape, uint32_t block, size_t rank) {
+    const uint64_t *row = &tape->spans[block * tape->span_words];
+    for (size_t i = rank / 64; i < tape->span_words; i++, rank = 64 * i) {
+        const uint64_t left = row[i] >> rank % 64;
+        if (left != 0) { return rank + (size_t)__builtin_ctzll(left); }
+    }
+    return tape->n_by_size;
+}
+
 /* A tensor stays from touch to touch, or no longer does: bytes are added between their nodes. */
-static void add_between(ebb_tape *tape, uint32_t from, uint32_t to, int64_t bytes) {
+static void add_between(ebb_tape *tape, uint32_t tensor, uint32_t from, uint32_t to, int64_t bytes) {
     ebb_tape_link *links = tape->links.data;
     const uint32_t last = links[to].block;
     uint32_t n = from;
@@ -106,6 +128,7 @@ static void add_between(ebb_tape *tape, uint32_t from, uint32_t to, int64_t byte
         for (uint32_t b = links[from].block + 1; b < last; b++) {
             tape->blocks[b].through += bytes;
             tape->blocks[b].most += bytes;
+            set_span(tape, tensor, b, bytes > 0);
             tape->n_visits++;
         }
         n = ebb__tape_block_begin(tape, last);
@@ -137,12 +160,22 @@ static void link_touch(ebb_tape *tape, uint32_t touch) {
     t->prev = ebb__tape_before(tape, t->tensor, t->label);
     t->next = t->prev != NONE ? touches[t->prev].next : tape->first[t->tensor];
     const bool stayed = ebb__tape_stays(tape, t->prev);
-    if (stayed && t->fresh) { add_between(tape, touches[t->prev].node, t->node, -bytes); }
-    if (!stayed && !t->fresh && t->prev != NONE) { add_between(tape, touches[t->prev].node, t->node, bytes); }
+    if (stayed && t->fresh) { add_between(tape, t->tensor, touches[t->prev].node, t->node, -bytes); }
+    if (!stayed && !t->fresh && t->prev != NONE) {
+        add_between(tape, t->tensor, touches[t->prev].node, t->node, bytes);
+    }
     if (t->fresh || t->prev == NONE) { tape->links.data[t->node].own += bytes; }
+    set_span(tape, t->tensor, tape->links.data[t->node].block, false);
     *(t->prev != NONE ? &touches[t->prev].next : &tape->first[t->tensor]) = touch;
     *(t->next != NONE ? &touches[t->next].prev : &tape->last[t->tensor]) = touch;
     set_ends(tape, t->tensor);
+}
+
+/* What a tensor stays over, now that a touch between two others is taken out. */
+static void span_at(ebb_tape *tape, uint32_t from, uint32_t at, uint32_t to, uint32_t tensor) {
+    const ebb_tape_link *links = tape->links.data;
+    const uint32_t block = links[at].block;
+    if (links[from].block < block && block < links[to].block) { set_span(tape, tensor, block, true); }
 }
 
 static void unlink_touch(ebb_tape *tape, uint32_t touch) {
@@ -152,9 +185,12 @@ static void unlink_touch(ebb_tape *tape, uint32_t touch) {
     *(t->prev != NONE ? &touches[t->prev].next : &tape->first[t->tensor]) = t->next;
     *(t->next != NONE ? &touches[t->next].prev : &tape->last[t->tensor]) = t->prev;
     set_ends(tape, t->tensor);
-    if (stays && t->fresh) { add_between(tape, touches[t->prev].node, t->node, bytes); }
-    if (!stays && !t->fresh && t->prev != NONE) { add_between(tape, touches[t->prev].node, t->node, -bytes); }
+    if (stays && t->fresh) { add_between(tape, t->tensor, touches[t->prev].node, t->node, bytes); }
+    if (!stays && !t->fresh && t->prev != NONE) {
+        add_between(tape, t->tensor, touches[t->prev].node, t->node, -bytes);
+    }
     if (t->fresh || t->prev == NONE) { tape->links.data[t->node].own -= bytes; }
+    if (stays) { span_at(tape, touches[t->prev].node, t->node, touches[t->next].node, t->tensor); }
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
@@ -183,6 +219,11 @@ static int64_t scratch_of(const ebb_tape *tape, const ebb_action *action) {
     return (int64_t)ebb_align_up(view->choices[choice].scratch_bytes, view->alignment);
 }
 
+/* What is there at a node, whatever tensors are. */
+static int64_t base_of(const ebb_tape *tape, const node_t *node) {
+    return scratch_of(tape, &node->action) + (tape->waste != NULL ? (int64_t)tape->waste[node->place] : 0);
+}
+
 void ebb__tape_link(ebb_tape *tape, uint32_t n, uint32_t before) {
     node_t *nodes = tape->nodes.data, *node = &nodes[n];
     ebb_tape_link *links = tape->links.data;
@@ -193,7 +234,7 @@ void ebb__tape_link(ebb_tape *tape, uint32_t n, uint32_t before) {
     node->is_linked = true;
     const uint32_t block = links[before].block;
     const int64_t through = ebb__tape_through(tape, prev) - tape->blocks[block].through;
-    links[n] = (ebb_tape_link){scratch_of(tape, &node->action), through, prev, before, block};
+    links[n] = (ebb_tape_link){base_of(tape, node), through, prev, before, block};
     tape->blocks[block].is_stale = true;
     links[prev].next = links[before].prev = n;
     for (uint32_t i = 0; i < node->n_touches; i++) { link_touch(tape, node->first_touch + i); }
@@ -343,15 +384,14 @@ static ebb_status read_end(ebb_tape *tape, const ebb_draft *draft, bool is_end) 
 
 static void link_all(ebb_tape *tape) {
     int64_t fixed = 0;
-    for (size_t b = 0; b <= tape->w->view.n_steps / EBB_TAPE_BLOCK; b++) {
-        tape->blocks[b] = (ebb_tape_block){.is_stale = true};
-    }
+    for (size_t b = 0; b < count_blocks(tape); b++) { tape->blocks[b] = (ebb_tape_block){.is_stale = true}; }
+    memset(tape->spans, 0, count_blocks(tape) * tape->span_words * sizeof *tape->spans);
     for (uint32_t t = 0; t < tape->w->view.n_tensors; t++) { fixed += tape->is_fixed[t] ? tape->bytes[t] : 0; }
     for (uint32_t n = 0; n < tape->nodes.n; n++) {
         node_t *node = &tape->nodes.data[n];
         node->label = (n + 1) * GAP;
         node->is_linked = true;
-        tape->links.data[n] = (ebb_tape_link){.own = scratch_of(tape, &node->action),
+        tape->links.data[n] = (ebb_tape_link){.own = base_of(tape, node),
                                               .through = fixed,
                                               .block = node->place / EBB_TAPE_BLOCK,
                                               .prev = n > 0 ? n - 1 : NONE,
@@ -453,9 +493,35 @@ ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_ta
     return EBB_OK;
 }
 
-ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes) {
+static bool can_be_made(const ebb_tape *tape, uint32_t t) {
+    const uint64_t end = tape->w->uses.start[t + 1];
+    uint64_t use = tape->w->uses.start[t];
+    while (use < end && tape->recipes[use].time_ns < 0) { use++; }
+    return use < end;
+}
+
+static ebb_status sort_by_size(ebb_tape *tape) {
+    const size_t n_tensors = tape->w->view.n_tensors;
+    uint64_t *key = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *key);
+    tape->by_size = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->by_size);
+    tape->rank = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->rank);
+    if (key == NULL || tape->by_size == NULL || tape->rank == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t t = 0; t < n_tensors; t++) {
+        key[t] = UINT64_MAX - (uint64_t)tape->bytes[t];
+        tape->rank[t] = NONE;
+        if (can_be_made(tape, t)) { tape->by_size[tape->n_by_size++] = t; }
+    }
+    EBB_TRY(ebb__sort_by_key(tape->mem, tape->by_size, tape->n_by_size, key));
+    for (uint32_t i = 0; i < tape->n_by_size; i++) { tape->rank[tape->by_size[i]] = i; }
+    tape->span_words = tape->n_by_size / 64 + 1;
+    tape->spans = ebb__bump_alloc(&tape->bump, count_blocks(tape) * tape->span_words, sizeof *tape->spans);
+    return tape->spans != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes,
+                          const uint64_t *waste) {
     const size_t n_tensors = w->view.n_tensors;
-    *tape = (ebb_tape){.w = w, .mem = w->input->mem, .recipes = recipes};
+    *tape = (ebb_tape){.w = w, .mem = w->input->mem, .recipes = recipes, .waste = waste};
     ebb__bump_init(&tape->bump, tape->mem);
     tape->first = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->first);
     tape->last = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->last);
@@ -464,7 +530,7 @@ ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape
     tape->is_fixed = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->is_fixed);
     tape->bytes = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->bytes);
     tape->unused = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->unused);
-    tape->blocks = ebb__bump_alloc(&tape->bump, w->view.n_steps / EBB_TAPE_BLOCK + 1, sizeof *tape->blocks);
+    tape->blocks = ebb__bump_alloc(&tape->bump, count_blocks(tape), sizeof *tape->blocks);
     tape->run = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->run);
     if (tape->first == NULL || tape->last == NULL || tape->is_fixed == NULL || tape->bytes == NULL ||
         tape->unused == NULL || tape->run == NULL || tape->blocks == NULL || tape->first_label == NULL ||
@@ -472,7 +538,7 @@ ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape
         return EBB_E_NO_MEMORY;
     }
     for (uint32_t t = 0; t < n_tensors; t++) { tape->bytes[t] = (int64_t)w->state[t].bytes; }
-    return EBB_OK;
+    return sort_by_size(tape);
 }
 
 void ebb__tape_fini(ebb_tape *tape) {
@@ -485,13 +551,38 @@ void ebb__tape_fini(ebb_tape *tape) {
 
 /* ---- checks ------------------------------------------------------------------------------------- */
 
+/* Whether a tensor stays all through a block, untouched. */
+static bool is_spanned(const ebb_tape *tape, uint32_t t, uint32_t block) {
+    for (uint32_t touch = tape->first[t]; touch != NONE; touch = tape->touches.data[touch].next) {
+        const uint32_t next = tape->touches.data[touch].next;
+        if (!ebb__tape_stays(tape, touch)) { continue; }
+        const ebb_tape_link *links = tape->links.data;
+        const uint32_t from = links[tape->touches.data[touch].node].block,
+                       to = links[tape->touches.data[next].node].block;
+        if (from < block && block < to) { return true; }
+    }
+    return false;
+}
+
+static bool are_spans_valid(const ebb_tape *tape) {
+    for (uint32_t b = 0; b < count_blocks(tape); b++) {
+        size_t next = ebb__tape_next_span(tape, b, 0);
+        for (uint32_t i = 0; i < tape->n_by_size; i++) {
+            const bool is_set = next == i;
+            if (is_set != is_spanned(tape, tape->by_size[i], b)) { return false; }
+            if (is_set) { next = ebb__tape_next_span(tape, b, i + 1); }
+        }
+    }
+    return true;
+}
+
 bool ebb__tape_is_valid(const ebb_tape *tape) {
     int64_t through = 0;
     for (uint32_t t = 0; t < tape->w->view.n_tensors; t++) { through += tape->is_fixed[t] ? tape->bytes[t] : 0; }
     for (uint32_t n = tape->begin; n != NONE; n = tape->links.data[n].next) {
         const node_t *node = &tape->nodes.data[n];
         const ebb_tape_link *link = &tape->links.data[n];
-        int64_t own = scratch_of(tape, &node->action);
+        int64_t own = base_of(tape, node);
         for (uint32_t i = 0; i < node->n_touches; i++) {
             const touch_t *touch = &tape->touches.data[node->first_touch + i];
             const bool stayed = !touch->fresh, stays = ebb__tape_stays(tape, node->first_touch + i);
@@ -504,5 +595,5 @@ bool ebb__tape_is_valid(const ebb_tape *tape) {
         if (n != tape->begin && !block->is_stale && block->most < ebb__tape_load(tape, n)) { return false; }
         if (link->next != NONE && tape->nodes.data[link->next].label <= node->label) { return false; }
     }
-    return true;
+    return are_spans_valid(tape);
 }

@@ -14,6 +14,9 @@
  * A chain is one or more nodes that compute one tensor again: the step that wrote it and the steps that updated it
  * since. It is put in and taken out as a whole.
  *
+ * Placing a draft may need more than its load. What is known of that from drafts like it, by place, is counted as if it
+ * were there: waste.
+ *
  * A sequence (sequence.h) says the same as a tape: what is computed and what is away. It is made once by fixed rules
  * and drafted; a tape is read from a draft, changed many times, and written as a draft again.
  */
@@ -81,19 +84,26 @@ typedef struct ebb_tape {
     bool *is_fixed;                     /* [n_tensors]: always on the device; it has no touches */
     uint32_t *unused; /* [n_steps]: a node that was taken out, to be used again; they are linked by next */
     const ebb_tape_recipe *recipes; /* [n_accesses] by use: of the version that the use makes; borrowed */
+    const uint64_t *waste;          /* [n_steps + 1]: bytes that placing wastes at each place; NULL: none; borrowed */
     int64_t *bytes;                 /* [n_tensors]: rounded up */
-    uint32_t begin, end;            /* nodes */
-    uint32_t *run;                  /* [n_steps]: the node of the run at each place */
-    EBB_VEC(uint32_t) again;        /* the linked nodes that compute again, in no order */
-    double again_ns;                /* their time */
-    uint64_t n_visits;              /* of links: what changes cost */
+    uint32_t *by_size;              /* tensors that can be made again, the largest first */
+    uint32_t *rank;                 /* [n_tensors]: among by_size; NONE */
+    size_t n_by_size;
+    uint64_t *spans; /* [blocks * span_words]: by block and rank, a bit: the tensor stays all through, untouched */
+    size_t span_words;
+    uint32_t begin, end;     /* nodes */
+    uint32_t *run;           /* [n_steps]: the node of the run at each place */
+    EBB_VEC(uint32_t) again; /* the linked nodes that compute again, in no order */
+    double again_ns;         /* their time */
+    uint64_t n_visits;       /* of links: what changes cost */
 } ebb_tape;
 
 /* The recipes of a walk's program; they come from the bump, and serve all tapes of walks over that program. */
 ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipe **recipes_out);
 
-/* Borrows the walk and the recipes. fini also after a failure. */
-ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes);
+/* Borrows the walk, the recipes and the waste. fini also after a failure. */
+ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes,
+                          const uint64_t *waste);
 void ebb__tape_fini(ebb_tape *tape);
 
 /* Read a draft of the walk. */
@@ -126,6 +136,9 @@ static inline int64_t ebb__tape_load(const ebb_tape *tape, uint32_t node) {
     const ebb_tape_link *link = &tape->links.data[node];
     return ebb__tape_through(tape, link->prev) + link->own;
 }
+
+/* The next tensor after `rank` that stays all through a block, untouched; its rank, or n_by_size: there is none. */
+size_t ebb__tape_next_span(const ebb_tape *tape, uint32_t block, size_t rank);
 
 /* The first node of a block, and the highest load in it. */
 uint32_t ebb__tape_block_begin(const ebb_tape *tape, uint32_t block);

@@ -63,6 +63,11 @@ run "zero overhead" out plan resnet_cifar:1 $options --effort 0 --slowdown 0% --
     check "zero overhead: a tenth less at least" test $((10 * $(member out peak_planned_bytes))) -lt \
         $((9 * $(member all peak_planned_bytes)))
 
+# More effort goes on where less would have stopped.
+# shellcheck disable=SC2086
+run "more effort" more plan resnet_cifar:1 $options --effort 3 --memory 40% --policy swap && check "more effort is not slower" \
+    awk -v more="$(member more step_time_predicted_s)" -v swap="$swap" 'BEGIN { exit !(more <= swap) }'
+
 # A network that has no plan at the smallest budget.
 # shellcheck disable=SC2086
 run "a curve" out plan alexnet $options --effort 0 --policy swap --curve curve.csv

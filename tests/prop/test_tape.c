@@ -98,7 +98,7 @@ static void a_tape_is_its_draft(void **state) {
         subject s;
         ebb_tape tape;
         if (open_subject(&s, seed)) {
-            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes), EBB_OK);
+            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes, NULL), EBB_OK);
             assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
             assert_true(ebb__tape_is_valid(&tape));
             memcpy(s.other.resident, s.draft.resident, s.walk.view.n_tensors);
@@ -129,7 +129,7 @@ static void taking_out_and_putting_back(void **state) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 12);
         if (open_subject(&s, seed)) {
-            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes), EBB_OK);
+            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes, NULL), EBB_OK);
             assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
             for (int i = 0; i < 20 && tape.again.n > 0; i++) {
                 const uint32_t n = tape.again.data[ebb__rng_below(&rng, tape.again.n)];
@@ -146,6 +146,36 @@ static void taking_out_and_putting_back(void **state) {
         close_subject(&s);
     }
     assert_true(n_moved > 50);
+}
+
+/* What is wasted everywhere is a lower limit. */
+static void what_is_wasted_counts(void **state) {
+    (void)state;
+    uint64_t n_kept = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        subject s;
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 14);
+        if (open_subject(&s, seed)) {
+            const uint64_t each = load_of(&s, &s.draft) / 16;
+            uint64_t *waste = calloc(s.walk.view.n_steps + 1, sizeof *waste);
+            for (size_t p = 0; p <= s.walk.view.n_steps; p++) { waste[p] = each; }
+            const ebb_refine_options options = {.limit_bytes = s.input.limit_bytes,
+                                                .waste = waste,
+                                                .max_looks = 20000,
+                                                .rng = &rng,
+                                                .recipes = s.recipes};
+            const ebb_status st = ebb__best_refine(&s.walk, &s.draft, &options, &s.other);
+            assert_true(st == EBB_OK || st == EBB_E_NO_FIT);
+            if (st == EBB_OK && load_of(&s, &s.other) > s.input.limit_bytes - each) {
+                fail_msg("seed %" PRIu64 ": what is wasted", seed);
+            }
+            n_kept += st == EBB_OK && load_of(&s, &s.draft) > s.input.limit_bytes - each;
+            free(waste);
+        }
+        close_subject(&s);
+    }
+    assert_true(n_kept > 5);
 }
 
 static void local_search_keeps_the_limit(void **state) {
@@ -176,6 +206,7 @@ int main(void) {
         cmocka_unit_test(a_tape_is_its_draft),
         cmocka_unit_test(taking_out_and_putting_back),
         cmocka_unit_test(local_search_keeps_the_limit),
+        cmocka_unit_test(what_is_wasted_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
