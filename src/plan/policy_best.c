@@ -41,12 +41,12 @@
 #define MIN_ROUND_WALKS 100u
 #define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
-#define LANE_LOOKS (ROUND_LOOKS / 5)      /* of local search, for each lane in each round */
-#define COPIES_LOOKS (ROUND_LOOKS / 16)   /* the same where there are copies, which it does not change */
-#define MAX_PLACED 2u                     /* drafts of lanes, in one round */
-#define MAX_WASTED 4u                     /* times that more is known to be wasted, in one round of local search */
-#define FORGOTTEN 4u                      /* of what is known to be wasted: a part, with each round */
-#define ROUND_WORK (EBB_PLACE_STEPS / 8)  /* of placing what comes out of a round */
+#define LANE_LOOKS (ROUND_LOOKS / 5)     /* of local search, for each lane in each round */
+#define COPIES_LOOKS (ROUND_LOOKS / 16)  /* the same where there are copies, which it does not change */
+#define MAX_PLACED 2u                    /* drafts of lanes, in one round */
+#define LANE_PARTS 4u                    /* of a round of local search; up to twice as many */
+#define FORGOTTEN 4u                     /* of what is known to be wasted: a part, with each draft that can be placed */
+#define ROUND_WORK (EBB_PLACE_STEPS / 8) /* of placing what comes out of a round */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define PARTS 100                         /* of a round, that are told */
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
@@ -374,20 +374,22 @@ static ebb_status place_lanes(search *s, bool *is_over_out) {
     return EBB_OK;
 }
 
-/* Local search in all lanes; the fastest of their drafts that can be placed is taken. If there are faster ones than
- * before and none of them can, what is above the budget counts as waste where it is, and the lanes go on. */
+/* Local search in all lanes, in parts; after each, the fastest of their drafts that can be placed is taken. If there
+ * are faster ones than before and none of them can, what is above the budget counts as waste where it is; else a part
+ * of that is forgotten. A round ends with what can be placed, if there is time. */
 static ebb_status refine(search *s) {
     const size_t n = s->view.n_steps + 1;
-    const uint64_t n_looks = ebb__has_tiers(s->input->tier_bytes) ? COPIES_LOOKS : LANE_LOOKS;
-    for (size_t i = 0; i < n; i++) { s->waste[i] -= s->waste[i] / FORGOTTEN; }
-    for (uint32_t i = 0; i < MAX_WASTED; i++) {
-        bool is_over = false;
-        tell(s, ebb__has_tiers(s->input->tier_bytes) ? ANNEALED : (double)i / MAX_WASTED);
-        EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks >> i));
+    const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
+    const uint64_t n_looks = (has_copies ? COPIES_LOOKS : LANE_LOOKS) / LANE_PARTS;
+    bool is_over = false;
+    for (uint32_t i = 0; i < LANE_PARTS || (is_over && i < 2 * LANE_PARTS); i++) {
+        tell(s, has_copies ? ANNEALED : fmin(1, (double)i / LANE_PARTS));
+        EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks));
         EBB_TRY(place_lanes(s, &is_over));
-        if (!is_over) { break; }
-        for (size_t p = 0; p < n; p++) { s->waste[p] += s->over[p]; }
-        ebb__best_lanes_renew(&s->lanes);
+        for (size_t p = 0; p < n; p++) {
+            s->waste[p] = is_over ? s->waste[p] + s->over[p] : s->waste[p] - s->waste[p] / FORGOTTEN;
+        }
+        if (is_over) { ebb__best_lanes_renew(&s->lanes); }
     }
     return EBB_OK;
 }
