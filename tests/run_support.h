@@ -53,8 +53,8 @@ static inline ebb_plan *run_fixture_make_plan(const ebb_program *program) {
     return plan;
 }
 
-/* The planner answers the same each time, and a sanitizer makes it take seconds: it is asked once, and its answer kept as
- * the text of a plan's file. */
+/* The planner answers the same each time, and a sanitizer makes it take seconds: it is asked once, and its answer kept
+ * as the text of a plan's file. */
 static inline ebb_plan *run_fixture_plan(const ebb_program *program) {
     static char text[1 << 16];
     static size_t n_text;
@@ -72,7 +72,9 @@ static inline ebb_plan *run_fixture_plan(const ebb_program *program) {
         assert_int_equal(fclose(file), 0);
         data_dir_remove(&dir);
     }
-    if (ebb__plan_parse(NULL, "the fixture's plan", text, n_text, &plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    if (ebb__plan_parse(NULL, "the fixture's plan", text, n_text, &plan) != EBB_OK) {
+        fail_msg("%s", ebb_last_error());
+    }
     return plan;
 }
 
