@@ -8,6 +8,7 @@
 #include "support.h"
 
 #include "backend/lower.h"
+#include "plan/plan_priv.h"
 #include "run/run.h"
 #include "run_ports.h"
 
@@ -37,23 +38,54 @@ static inline ebb_graph *run_fixture_graph(void) {
 }
 
 /* At the least budget, so that there are copies and recomputed steps to record. */
+static inline ebb_plan *run_fixture_make_plan(const ebb_program *program) {
+    ebb_machine *machine = NULL;
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.effort = 0;
+    options.budget_bytes = 1;
+    ebb_no_fit no_fit = {0};
+    assert_int_equal(ebb_plan_make(program, machine, &options, &plan, &no_fit), EBB_E_NO_FIT);
+    options.budget_bytes = no_fit.least_budget_bytes;
+    assert_int_equal(ebb_plan_make(program, machine, &options, &plan, &no_fit), EBB_OK);
+    ebb_machine_destroy(machine);
+    return plan;
+}
+
+/* The planner answers the same each time, and a sanitizer makes it take seconds: it is asked once, and its answer kept
+ * as the text of a plan's file. */
+static inline ebb_plan *run_fixture_plan(const ebb_program *program) {
+    static char text[1 << 16];
+    static size_t n_text;
+    ebb_plan *plan = NULL;
+    if (n_text == 0) {
+        data_dir dir;
+        data_dir_make(&dir);
+        plan = run_fixture_make_plan(program);
+        assert_int_equal(ebb_plan_save(plan, data_path(&dir, "plan")), EBB_OK);
+        ebb_plan_destroy(plan);
+        FILE *file = fopen(dir.file, "rb");
+        assert_non_null(file);
+        n_text = fread(text, 1, sizeof text, file);
+        assert_in_range(n_text, 1, sizeof text - 1); /* all of it */
+        assert_int_equal(fclose(file), 0);
+        data_dir_remove(&dir);
+    }
+    if (ebb__plan_parse(NULL, "the fixture's plan", text, n_text, &plan) != EBB_OK) {
+        fail_msg("%s", ebb_last_error());
+    }
+    return plan;
+}
+
 static inline void run_fixture_init(run_fixture *f, const ebb_mem *mem) {
     ebb_device_options device_options = EBB_DEVICE_OPTIONS_INIT;
     device_options.mem = mem;
     assert_int_equal(ebb_device_open("ref", &device_options, &f->device), EBB_OK);
     f->graph = run_fixture_graph();
     assert_int_equal(ebb_lower(f->graph, f->device, &f->lowered), EBB_OK);
-    ebb_machine *machine = NULL;
-    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.effort = 0;
-    options.budget_bytes = 1;
-    ebb_no_fit no_fit = {0};
-    const ebb_program *program = ebb_lowered_program(f->lowered);
-    assert_int_equal(ebb_plan_make(program, machine, &options, &f->plan, &no_fit), EBB_E_NO_FIT);
-    options.budget_bytes = no_fit.least_budget_bytes;
-    assert_int_equal(ebb_plan_make(program, machine, &options, &f->plan, &no_fit), EBB_OK);
-    ebb_machine_destroy(machine);
+    f->plan = run_fixture_plan(ebb_lowered_program(f->lowered));
+    assert_int_equal(ebb_plan_check(ebb_lowered_program(f->lowered), f->plan), EBB_OK);
 }
 
 static inline void run_fixture_fini(run_fixture *f) {

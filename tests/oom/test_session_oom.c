@@ -10,7 +10,7 @@ static ebb_status live(const ebb_mem *mem) {
     ebb_session_options o = EBB_SESSION_OPTIONS_INIT;
     o.policy = "budget"; /* best searches: see test_plan_oom */
     o.mem = mem;
-    o.net = "perceptron:2";
+    o.net = "perceptron:1";
     o.backend = "dry";
     o.batch = 2;
     o.budget_percent = 90;

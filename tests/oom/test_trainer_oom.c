@@ -38,6 +38,7 @@ static ebb_status live(const ebb_mem *mem, const char *data, const char *path, c
     o.session.mem = mem;
     o.session.network_fn = build_net;
     o.session.backend = "ref";
+    o.session.policy = "none"; /* a plan that nothing is searched for; see test_plan_oom */
     o.data = data;
     o.session.batch = 2;
     o.session.feed = feed;

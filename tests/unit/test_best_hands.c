@@ -116,7 +116,8 @@ static void test_each_answers_as_if_alone(void **state) {
 static void test_limits_are_lowered(void **state) {
     (void)state;
     uint64_t n_lowered = 0, n_placed = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    const uint64_t n = ebb_min_u64(4 * N_SHARED, 60);
+    for (uint64_t seed = 1; seed <= n; seed++) {
         ebb_program *p = random_program(seed);
         ebb_machine *m = NULL;
         ebb_best_hand hand;

@@ -48,12 +48,14 @@ static ebb_status build_net(void *ctx, const ebb_zoo_options *o, ebb_graph **gra
 }
 
 static char data_spec[512];
+static char machine_file[512]; /* round figures: measuring takes longer than the tests that do not ask for it */
 
 static ebb_trainer_options base_options(void) {
     ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
     o.session.network_fn = build_net;
     o.session.backend = "ref";
     o.data = data_spec;
+    o.session.machine_path = machine_file;
     o.session.batch = 16;
     o.session.effort = 0;
     o.n_steps = 10;
@@ -103,6 +105,7 @@ static void test_learns(void **state) {
     o.n_epochs = 4;
     o.augment = false;
     o.session.budget_percent = 80;
+    o.session.machine_path = NULL; /* measured */
     ebb_trainer *trainer = make(o);
     ebb_trainer_info info = ebb_trainer_get_info(trainer);
     assert_string_equal(info.net, "small");
@@ -409,6 +412,7 @@ static void test_full_disk(void **state) {
     ebb_trainer_destroy(trainer);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(data_path(&test_dir, "d.csv.gz")), 0);
+    assert_int_equal(unlink(machine_file), 0);
     assert_int_equal(rmdir(test_dir.path), 0); /* it is empty now */
     assert_int_equal(mkdir(test_dir.path, 0700), 0);
 }
@@ -869,7 +873,12 @@ static int setup(void **state) {
     (void)setup_dir(state);
     data_put_digits(&test_dir, "d.csv.gz", 200);
     (void)snprintf(data_spec, sizeof data_spec, "digits:%s/d.csv.gz", test_dir.path);
-    return 0;
+    (void)snprintf(machine_file, sizeof machine_file, "%s", data_path(&test_dir, "machine"));
+    ebb_machine *machine = NULL;
+    const ebb_status st = ebb_machine_create(NULL, &machine);
+    const bool is_saved = st == EBB_OK && ebb_machine_save(machine, machine_file) == EBB_OK;
+    ebb_machine_destroy(machine);
+    return is_saved ? 0 : -1;
 }
 
 #define IN_DIR_OF_DIGITS(test) cmocka_unit_test_setup_teardown(test, setup, teardown_dir)
