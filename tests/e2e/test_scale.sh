@@ -30,7 +30,7 @@ if [ -z "$EBB_TEST_ALL" ]; then
     deep 10000 "--memory 50% --effort 0"
 else
     deep 10000 "--memory 50%"
-    deep "${LAYERS:-30000}" "--memory 50%"
+    deep "${LAYERS:-30000}" "--memory 50% --effort 0" # a search of 10000 layers is as one of these
     # Small tensors and a slow link: copies that are allowed must not make the plan slower.
     small="resnet:60,150,500,60 --batch 4 --backend dry --memory 50%"
     # shellcheck disable=SC2086
