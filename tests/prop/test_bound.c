@@ -93,7 +93,7 @@ static void try_policies(uint64_t seed, uint64_t *n_plans, uint64_t *n_priced, d
 
 static void policies_are_not_faster(void **state) {
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(10, 20, 80));
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(10, 20, 40));
     uint64_t n_plans = 0, n_priced = 0;
     double least = INFINITY;
     for (uint64_t seed = first; seed < first + n; seed++) { try_policies(seed, &n_plans, &n_priced, &least); }

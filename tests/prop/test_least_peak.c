@@ -38,7 +38,7 @@ static void is_as_fast_as_asked(void **state) {
         const uint64_t free_ns = time_of(p, live, m), live_bytes = ebb_plan_get_summary(live).peak_bytes;
         options.policy = seed == 8 ? "best" : "budget";
         options.effort = seed % 2;
-        for (size_t i = 0; i < sizeof slowdowns / sizeof *slowdowns; i += by_form(2, 1, 1)) {
+        for (size_t i = 0; i < sizeof slowdowns / sizeof *slowdowns; i += by_form(2, 2, 1)) {
             options.slowdown = slowdowns[i];
             ebb_plan *plan = plan_of(p, m, &options);
             const uint64_t peak_bytes = ebb_plan_get_summary(plan).peak_bytes;
