@@ -45,7 +45,7 @@ resnet50 --image 32x32 --batch 4 --classes 10
 densenet121 --image 32x32 --batch 4 --classes 10"
 
 steps=4
-[ -z "$ON" ] || steps=10
+[ -z "$EBB_TEST_ALL$ON" ] || steps=10
 machine
 while read -r net options; do
     # shellcheck disable=SC2086

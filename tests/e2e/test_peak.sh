@@ -56,7 +56,7 @@ run "dry, for people" out train mlp --batch 2 --backend dry --steps 1 &&
 steps=1
 [ -z "$EBB_TEST_MORE" ] || steps=2
 # shellcheck disable=SC2086
-run "resident" out train vgg11 --image 64x64 --batch 16 --classes 10 --memory 70% --effort 0 --steps $steps --json
+run "resident" out train vgg11 --image 64x64 --batch 16 --classes 10 --memory 70% $effort --steps $steps --json
 named=$(($(member out arena_bytes) + $(member out slab_bytes) + $(member out data_bytes) + $(member out constant_bytes)))
 resident=$(member out resident_peak_bytes)
 check "resident memory ($resident) is arena, slab, data and constant ($named)" \
