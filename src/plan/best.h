@@ -200,7 +200,8 @@ ebb_status ebb__best_refine(ebb_best_walk *w, const ebb_draft *from, const ebb_r
 typedef struct ebb_best_lane {
     ebb_best_walk walk;
     ebb_draft at, found;
-    double time_ns; /* of at, estimated; INFINITY: there is none */
+    bool has_draft;
+    double time_ns; /* of at, estimated; INFINITY: there is none, or it is above the limit with what is wasted */
     bool is_stale;  /* at does not count what is wasted now */
     ebb_rng rng;
     ebb_refine_options options;
@@ -214,6 +215,7 @@ typedef struct ebb_best_lanes {
     struct ebb_tape_recipe *recipes; /* the same for all lanes and rounds */
     ebb_best_lane lane[EBB_BEST_LANES];
     uint32_t by_time[EBB_BEST_LANES]; /* the fastest first */
+    bool is_wasting;                  /* what is wasted has counted before */
 } ebb_best_lanes;
 
 ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input); /* fini also after a failure */

@@ -69,8 +69,12 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
     }
 }
 
+static void raise_over(uint64_t *over, uint32_t first, uint32_t last, uint64_t bytes) {
+    for (uint32_t p = first; p <= last; p++) { over[p] = ebb_max_u64(over[p], bytes); }
+}
+
 /* At each place, by how much what is there is above the budget. */
-static ebb_status find_over(const ebb_policy_input *input, const ebb_plan *plan, uint64_t *over) {
+static ebb_status find_excess(const ebb_policy_input *input, const ebb_plan *plan, uint64_t *over) {
     const size_t n_actions = plan->actions.n;
     uint32_t *place = ebb__alloc(plan->mem, n_actions, sizeof *place), n = 0;
     if (place == NULL) { return EBB_E_NO_MEMORY; }
@@ -84,12 +88,9 @@ static ebb_status find_over(const ebb_policy_input *input, const ebb_plan *plan,
         const uint64_t end = stay->offset + stay->size_bytes;
         if (end <= input->budget_bytes) { continue; }
         const bool is_around = stay->first >= stay->last;
-        for (uint32_t p = 0; p <= n; p++) {
-            const bool after = p >= place[stay->first], before = p <= place[(stay->last + n_actions - 1) % n_actions];
-            if (is_around ? after || before : after && before) {
-                over[p] = ebb_max_u64(over[p], end - input->budget_bytes);
-            }
-        }
+        const uint32_t first = place[stay->first], last = place[(stay->last + n_actions - 1) % n_actions];
+        raise_over(over, first, is_around ? n : last, end - input->budget_bytes);
+        if (is_around) { raise_over(over, 0, last, end - input->budget_bytes); }
     }
     ebb__free(plan->mem, place);
     return EBB_OK;
@@ -116,7 +117,7 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }
-    if (st == EBB_OK && over != NULL) { st = find_over(input, plan, over); }
+    if (st == EBB_OK && over != NULL) { st = find_excess(input, plan, over); }
     ebb_plan_destroy(plan);
     return st;
 }

@@ -64,7 +64,8 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
     if (time_ns >= slowest->time_ns) { return EBB_OK; }
     EBB_TRY(ebb__draft_copy(draft, lanes->input->program, &slowest->at));
     slowest->time_ns = time_ns;
-    slowest->is_stale = false;
+    slowest->has_draft = true;
+    slowest->is_stale = lanes->is_wasting;
     sort_lanes(lanes);
     return EBB_OK;
 }
@@ -73,14 +74,14 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
 
 static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     double time_ns = INFINITY;
-    if (l->time_ns == INFINITY) { return EBB_OK; }
+    if (!l->has_draft) { return EBB_OK; }
     const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->walk.drag, &l->found, &time_ns)); }
     if (!l->is_stale && time_ns >= l->time_ns) { return EBB_OK; }
-    ebb__draft_swap(&l->at, &l->found);
+    if (st == EBB_OK) { ebb__draft_swap(&l->at, &l->found); }
     l->time_ns = time_ns;
-    l->is_stale = false;
+    l->is_stale = st != EBB_OK;
     return EBB_OK;
 }
 
@@ -92,6 +93,7 @@ static void run_lane(void *ctx, uint32_t i) {
 }
 
 void ebb__best_lanes_renew(ebb_best_lanes *lanes) {
+    lanes->is_wasting = true;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) { lanes->lane[i].is_stale = true; }
 }
 
@@ -99,9 +101,10 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uin
     static const double heats[EBB_BEST_LANES] = {0.0001, 0.0005, 0.002, 0.006};
     lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
     const lane *fastest = &lanes->lane[lanes->by_time[0]];
-    if (fastest->time_ns == INFINITY) { return EBB_OK; }
+    if (!fastest->has_draft) { return EBB_OK; }
     EBB_TRY(ebb__draft_copy(&fastest->at, lanes->input->program, &slowest->at));
     slowest->time_ns = fastest->time_ns;
+    slowest->has_draft = true;
     slowest->is_stale = fastest->is_stale;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];

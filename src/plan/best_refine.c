@@ -477,21 +477,25 @@ static bool drop_one(refiner *r) {
     return false;
 }
 
-/* Between which nodes one that computes again can be: after the last touch of what it reads or makes, before the first
- * one that needs it there. */
+/* The next touch of a tensor before which a node with this touch must stay: one that needs what is made here, or, of
+ * what is only read, one that drops it or makes it anew; NONE. */
+static uint32_t find_limit(const refiner *r, uint32_t touch) {
+    const bool writes = touch_of(r, touch)->writes;
+    uint32_t next = touch_of(r, touch)->next;
+    while (!writes && next != NONE && !touch_of(r, next)->fresh &&
+           !ebb__tape_drops(&r->tape, touch_of(r, next)->node)) {
+        next = touch_of(r, next)->next;
+    }
+    return next;
+}
+
+/* Between which nodes one that computes again can be: after the last touch of what it reads or makes. */
 static void find_room(const refiner *r, const ebb_tape_node *node, uint32_t *low_out, uint32_t *high_out) {
     uint32_t low = r->tape.begin, high = r->tape.end;
     for (uint32_t i = 0; i < node->n_touches; i++) {
-        const ebb_tape_touch *touch = touch_of(r, node->first_touch + i);
-        if (touch->prev != NONE) {
-            const uint32_t before = touch_of(r, touch->prev)->node;
-            low = node_of(r, before)->label > node_of(r, low)->label ? before : low;
-        }
-        if (touch->next == NONE) { continue; }
-        const uint32_t after = touch_of(r, touch->next)->node;
-        const bool is_drop = node_of(r, after)->action.kind == EBB_ACT_DROP && after != r->tape.end;
-        if (!touch->writes && !touch_of(r, touch->next)->fresh && !is_drop) { continue; }
-        high = node_of(r, after)->label < node_of(r, high)->label ? after : high;
+        const uint32_t prev = touch_of(r, node->first_touch + i)->prev, limit = find_limit(r, node->first_touch + i);
+        if (prev != NONE && touch_of(r, prev)->label > node_of(r, low)->label) { low = touch_of(r, prev)->node; }
+        if (limit != NONE && touch_of(r, limit)->label < node_of(r, high)->label) { high = touch_of(r, limit)->node; }
     }
     *low_out = low;
     *high_out = high;
@@ -527,6 +531,7 @@ static bool shift_one(refiner *r) {
         return false;
     }
     look_at(r, from < to ? from : to, from < to ? to : from);
+    EBB_ASSERT(r->w->uses.use[recipe->last].step == node->action.target);
     if (!unlink_after(r, n, n)) { return false; }
     r->group++;
     return put_recipe(r, recipe, before);
@@ -621,6 +626,7 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
         if (r->tape.again_ns >= best_ns - 0.5) { continue; }
         best_ns = r->tape.again_ns;
         EBB_TRY(ebb__tape_write(&r->tape, draft));
+        EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(draft, r->w->input->program));
     }
     return EBB_OK;
 }

@@ -366,19 +366,30 @@ static ebb_status place_lanes(search *s, bool *is_over_out) {
         if (lane->time_ns >= s->best_ns) { break; }
         EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
         EBB_TRY(ebb__best_hand_place(s->first, ROUND_WORK, s->own_over));
-        is_placed = s->first->placed_bytes <= s->input->budget_bytes;
+        is_placed = s->first->placed_ns < INFINITY;
+        *is_over_out = !is_placed && (*is_over_out || s->first->placed_bytes > s->input->budget_bytes);
         (void)take_faster(s, s->first);
         for (size_t i = 0; i < n; i++) { s->over[i] = ebb_max_u64(s->over[i], s->own_over[i]); }
-        *is_over_out = !is_placed;
     }
     return EBB_OK;
+}
+
+/* What was above the budget counts as wasted, up to all that there may be. */
+static void waste_over(search *s) {
+    for (size_t p = 0; p <= s->view.n_steps; p++) {
+        s->waste[p] = ebb_min_u64(s->waste[p] + s->over[p], s->input->limit_bytes);
+    }
+    ebb__best_lanes_renew(&s->lanes);
+}
+
+static void forget_waste(search *s) {
+    for (size_t p = 0; p <= s->view.n_steps; p++) { s->waste[p] -= s->waste[p] / FORGOTTEN; }
 }
 
 /* Local search in all lanes, in parts; after each, the fastest of their drafts that can be placed is taken. If there
  * are faster ones than before and none of them can, what is above the budget counts as waste where it is; else a part
  * of that is forgotten. A round ends with what can be placed, if there is time. */
 static ebb_status refine(search *s) {
-    const size_t n = s->view.n_steps + 1;
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const uint64_t n_looks = (has_copies ? COPIES_LOOKS : LANE_LOOKS) / LANE_PARTS;
     bool is_over = false;
@@ -386,10 +397,11 @@ static ebb_status refine(search *s) {
         tell(s, has_copies ? ANNEALED : fmin(1, (double)i / LANE_PARTS));
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks));
         EBB_TRY(place_lanes(s, &is_over));
-        for (size_t p = 0; p < n; p++) {
-            s->waste[p] = is_over ? s->waste[p] + s->over[p] : s->waste[p] - s->waste[p] / FORGOTTEN;
+        if (is_over) {
+            waste_over(s);
+        } else {
+            forget_waste(s);
         }
-        if (is_over) { ebb__best_lanes_renew(&s->lanes); }
     }
     return EBB_OK;
 }

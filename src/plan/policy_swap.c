@@ -13,11 +13,11 @@
  *      placing        the limit for loads goes down from the budget. What is found for each is placed and simulated,
  *                     and the fastest that fits is taken. So no time is better than its simulation
  *      waste          with more effort, the limit stays at the budget, and by how much a placed draft is above it
- * counts as bytes that are taken there
+ *                     counts as bytes that are taken there
  *
  * Random numbers have a fixed seed, and effort counts visits, not time. Cost: O(places + gaps chosen) for a set,
- * VISITS in all for each limit and each set; the first set takes O(gaps) for each gap that is chosen. More effort goes
- * on where less would have stopped.
+ * VISITS in all for each limit and each set; the first set takes O(gaps) for each gap that is chosen. From effort 1
+ * on, more effort goes on where less would have stopped.
  *
  * Where a rule, or the walks of the policy best, are faster than what was searched for, their plan is taken.
  *
@@ -177,8 +177,11 @@ static ebb_status init_search(search *s) {
     s->covering = ebb__bump_alloc(&s->away.bump, n, sizeof *s->covering);
     s->waste = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->waste);
     s->over = ebb__bump_alloc(&s->away.bump, s->away.view.n_steps + 1, sizeof *s->over);
+    if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL || s->waste == NULL ||
+        s->over == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
     memset(s->waste, 0, (s->away.n + 1) * sizeof *s->waste);
-    if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL) { return EBB_E_NO_MEMORY; }
     s->computing_ns = s->away.begin_ns[s->away.n];
     return EBB_OK;
 }
@@ -194,26 +197,26 @@ static bool find_set(search *s, uint64_t visits) {
     return true;
 }
 
-/* From now on so many bytes more, or less, are taken at a place. */
-static void waste(search *s, uint32_t place, int64_t bytes) {
+/* From now on these bytes more are taken at a place; below 0: less. */
+static void add_waste(search *s, uint32_t place, int64_t bytes) {
     s->waste[place] += bytes;
     s->away.base[place] += bytes;
     s->away.load[place] += bytes;
 }
 
-/* Where the placed draft is above the budget, as much is wasted. */
+/* Where the placed draft is above the budget, as much is wasted, up to all that there may be. */
 static void waste_over(search *s) {
     for (uint32_t p = 0; p < s->away.n; p++) {
         uint64_t most = 0;
         for (uint32_t step = s->away.step[p]; step < s->away.step[p + 1]; step++) {
             most = ebb_max_u64(most, s->over[step]);
         }
-        waste(s, p, (int64_t)most);
+        add_waste(s, p, (int64_t)ebb_min_u64(most, s->away.input->limit_bytes - (uint64_t)s->waste[p]));
     }
 }
 
 static void forget_waste(search *s) {
-    for (uint32_t p = 0; p < s->away.n; p++) { waste(s, p, -(s->waste[p] + FORGOTTEN - 1) / FORGOTTEN); }
+    for (uint32_t p = 0; p < s->away.n; p++) { add_waste(s, p, -(s->waste[p] + FORGOTTEN - 1) / FORGOTTEN); }
 }
 
 /* Place the set and take its draft if it is the fastest so far. *bytes_out: what it needs. */

@@ -125,6 +125,12 @@ static inline bool ebb__tape_stays(const ebb_tape *tape, uint32_t touch_before) 
     return next != EBB_TAPE_NONE && !tape->touches.data[next].fresh;
 }
 
+/* Whether a node drops a tensor that has a copy. */
+static inline bool ebb__tape_drops(const ebb_tape *tape, uint32_t node) {
+    const ebb_action *action = &tape->nodes.data[node].action;
+    return action->kind == EBB_ACT_DROP && action->target != EBB_TAPE_NONE;
+}
+
 /* Bytes between a node and the next one. */
 static inline int64_t ebb__tape_through(const ebb_tape *tape, uint32_t node) {
     const ebb_tape_link *link = &tape->links.data[node];
@@ -137,7 +143,8 @@ static inline int64_t ebb__tape_load(const ebb_tape *tape, uint32_t node) {
     return ebb__tape_through(tape, link->prev) + link->own;
 }
 
-/* The next tensor after `rank` that stays all through a block, untouched; its rank, or n_by_size: there is none. */
+/* The next tensor at `rank` or after it that stays all through a block, untouched; its rank, or n_by_size: there is
+ * none. */
 size_t ebb__tape_next_span(const ebb_tape *tape, uint32_t block, size_t rank);
 
 /* The first node of a block, and the highest load in it. */

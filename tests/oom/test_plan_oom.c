@@ -174,6 +174,31 @@ static void test_dtr_oom(void **state) {
     ebb_machine_destroy(m);
 }
 
+/* A program whose arrays are larger than what memory is taken in: each of them can fail alone. */
+static void test_large_oom(void **state) {
+    (void)state;
+    enum { N = 3000, FIRST = 120 };
+    ebb_machine *m = NULL;
+    ebb_program *p = NULL;
+    failing_mem mem;
+    uint32_t t[N];
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "large", 1, &p), EBB_OK);
+    for (int i = 0; i < N; i++) {
+        t[i] = make_tensor(p, 1000, false, false);
+        STEP(p, 0, 1e6, {t[i], EBB_WRITE});
+    }
+    for (int i = N; i-- > 0;) { STEP(p, 0, 1e6, {t[i], EBB_READ}); }
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    for (size_t at = 1; at < FIRST; at++) {
+        (void)plan_all(&failing_mem_init(&mem, at)->hooks, p, m, "swap", (uint64_t)1000 * N * 2 / 3, "given");
+        assert_true(mem.n_calls >= at);
+        assert_int_equal(mem.n_live, 0);
+    }
+    ebb_program_destroy(p);
+    ebb_machine_destroy(m);
+}
+
 static void test_best_oom(void **state) {
     (void)state;
     ebb_machine *m = NULL;
@@ -271,6 +296,6 @@ int main(void) {
                                        cmocka_unit_test(test_move_on_oom), cmocka_unit_test(test_paper_policies_oom),
                                        cmocka_unit_test(test_best_oom),    cmocka_unit_test(test_order_oom),
                                        cmocka_unit_test(test_fitting_oom), cmocka_unit_test(test_dtr_oom),
-                                       cmocka_unit_test(test_no_fit_oom)};
+                                       cmocka_unit_test(test_no_fit_oom),  cmocka_unit_test(test_large_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

@@ -181,13 +181,17 @@ static void what_is_wasted_counts(void **state) {
 static void local_search_keeps_the_limit(void **state) {
     (void)state;
     uint64_t n_better = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    const uint64_t n = by_form(60, 60, 2000);
+    for (uint64_t seed = 1; seed <= n; seed++) {
         subject s;
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 13);
         if (open_subject(&s, seed)) {
-            const ebb_refine_options options = {
-                .limit_bytes = s.input.limit_bytes, .max_looks = 20000, .rng = &rng, .recipes = s.recipes};
+            const ebb_refine_options options = {.limit_bytes = s.input.limit_bytes,
+                                                .max_looks = 20000,
+                                                .heat = (double)(seed % 3) * 0.01,
+                                                .rng = &rng,
+                                                .recipes = s.recipes};
             const double before_ns = again_ns(&s, &s.draft);
             const ebb_status st = ebb__best_refine(&s.walk, &s.draft, &options, &s.other);
             assert_int_equal(st, EBB_OK);
