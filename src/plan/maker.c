@@ -242,13 +242,23 @@ static ebb_status is_beaten(const maker *m, const ebb_plan *plan, double times, 
     return EBB_OK;
 }
 
+/* What comes out of a search has been placed by it, with one of the lower works. */
+static ebb_status place_well(const maker *m, ebb_plan *plan, const aim *a, ebb_placed *placed_out) {
+    const uint64_t work[] = {EBB_PLACING_QUICK, EBB_PLACING_ROUND, a->work};
+    for (size_t i = m->effort > 0 ? 0 : 2; i < 3; i++) {
+        EBB_TRY(place(m, plan, work[i], a->enough_bytes, a->budget_bytes, placed_out));
+        if (placed_out->peak_bytes <= a->enough_bytes) { break; }
+    }
+    return EBB_OK;
+}
+
 /* Placing is worth much work only for a plan that wins. */
 static ebb_status place_rival(const maker *m, ebb_plan *plan, const aim *a, ebb_placed *placed_out) {
     bool is_out = false;
     EBB_TRY(place(m, plan, HASTY_WORK, a->enough_bytes, a->budget_bytes, placed_out));
     EBB_TRY(is_beaten(m, plan, 1, &is_out));
     if (is_out || placed_out->peak_bytes <= a->enough_bytes) { return EBB_OK; }
-    return place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out);
+    return place_well(m, plan, a, placed_out);
 }
 
 /* Draft a plan and place it. *plan_out NULL: its load alone is above the budget; the peak in *placed_out is then the
@@ -265,10 +275,8 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
         *plan_out = NULL;
         return EBB_OK;
     }
-    if (st == EBB_OK && m->to_beat_ns < UINT64_MAX) {
-        st = place_rival(m, plan, a, placed_out);
-    } else if (st == EBB_OK) {
-        st = place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out);
+    if (st == EBB_OK) {
+        st = m->to_beat_ns < UINT64_MAX ? place_rival(m, plan, a, placed_out) : place_well(m, plan, a, placed_out);
     }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);

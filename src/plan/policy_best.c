@@ -41,12 +41,11 @@
 #define MIN_ROUND_WALKS 100u
 #define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
-#define LANE_LOOKS (ROUND_LOOKS / 5)     /* of local search, for each lane in each round */
-#define COPIES_LOOKS (ROUND_LOOKS / 16)  /* the same where there are copies, which it does not change */
-#define MAX_PLACED 2u                    /* drafts of lanes, in one round */
-#define LANE_PARTS 4u                    /* of a round of local search; up to twice as many */
-#define FORGOTTEN 4u                     /* of what is known to be wasted: a part, with each draft that can be placed */
-#define ROUND_WORK (EBB_PLACE_STEPS / 8) /* of placing what comes out of a round */
+#define LANE_LOOKS (ROUND_LOOKS / 5)    /* of local search, for each lane in each round */
+#define COPIES_LOOKS (ROUND_LOOKS / 16) /* the same where there are copies, which it does not change */
+#define MAX_PLACED 2u                   /* drafts of lanes, in one round */
+#define LANE_PARTS 4u                   /* of a round of local search; up to twice as many */
+#define FORGOTTEN 4u                    /* of what is known to be wasted: a part, with each draft that can be placed */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define PARTS 100                         /* of a round, that are told */
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
@@ -365,7 +364,7 @@ static ebb_status place_lanes(search *s, bool *is_over_out) {
         const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
         if (lane->time_ns >= s->best_ns) { break; }
         EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
-        EBB_TRY(ebb__best_hand_place(s->first, ROUND_WORK, s->own_over));
+        EBB_TRY(ebb__best_hand_place(s->first, EBB_PLACING_ROUND, s->own_over));
         is_placed = s->first->placed_ns < INFINITY;
         *is_over_out = !is_placed && (*is_over_out || s->first->placed_bytes > s->input->budget_bytes);
         (void)take_faster(s, s->first);

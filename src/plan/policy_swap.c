@@ -34,7 +34,6 @@
 #define VISITS_A_GAP ((uint64_t)1 << 16) /* at most: small programs have little to find */
 #define N_LIMITS 16u                     /* a 64th of the budget apart */
 #define WASTE_SETS 32u                   /* in each round of effort beyond the first */
-#define PLACING_WORK (EBB_PLACE_STEPS / 8)
 #define FORGOTTEN 4 /* of what is known to be wasted: a part, with each set that is no reason to know better */
 #define MAX_OUT 3u  /* gaps that are taken out at once */
 #define HEAT 0.003  /* of the computing time: a loss that is taken with a chance of 1 in e */
@@ -260,7 +259,7 @@ static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft 
     for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
         uint64_t bytes = 0;
         if (!find_set(s, ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
-        if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, PLACING_WORK, trial, draft, &bytes)); }
+        if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_ROUND, trial, draft, &bytes)); }
         if (bytes > input->budget_bytes) {
             waste_over(s);
         } else {
