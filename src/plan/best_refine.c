@@ -132,8 +132,7 @@ static bool can_go(const refiner *r, uint32_t first) {
             const uint32_t t = node->first_touch + i;
             if (!touch_of(r, t)->fresh || !ebb__tape_stays(&r->tape, t)) { continue; }
             if (touch_of(r, t)->prev == NONE) { return false; }
-            const ebb_action *before = &node_of(r, touch_of(r, touch_of(r, t)->prev)->node)->action;
-            if (before->kind == EBB_ACT_DROP && before->target != NONE) { return false; }
+            if (ebb__tape_drops(&r->tape, touch_of(r, touch_of(r, t)->prev)->node)) { return false; }
         }
         n = node->chain;
     } while (n != first);

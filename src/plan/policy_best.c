@@ -373,7 +373,7 @@ static ebb_status place_lanes(search *s, bool *is_over_out) {
     return EBB_OK;
 }
 
-/* What was above the budget counts as wasted, up to all that there may be. */
+/* Add what was above the budget to the waste, which is never more than the limit. */
 static void waste_over(search *s) {
     for (size_t p = 0; p <= s->view.n_steps; p++) {
         s->waste[p] = ebb_min_u64(s->waste[p] + s->over[p], s->input->limit_bytes);

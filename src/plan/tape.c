@@ -139,12 +139,6 @@ static void add_between(ebb_tape *tape, uint32_t tensor, uint32_t from, uint32_t
     }
 }
 
-/* The ends of a tensor's touches have changed. */
-static void set_ends(ebb_tape *tape, uint32_t t) {
-    tape->first_label[t] = tape->first[t] != NONE ? tape->touches.data[tape->first[t]].label : 0;
-    tape->last_label[t] = tape->last[t] != NONE ? tape->touches.data[tape->last[t]].label : 0;
-}
-
 /* ---- touches ------------------------------------------------------------------------------------ */
 
 uint32_t ebb__tape_before(const ebb_tape *tape, uint32_t tensor, uint64_t label) {
@@ -168,7 +162,6 @@ static void link_touch(ebb_tape *tape, uint32_t touch) {
     set_span(tape, t->tensor, tape->links.data[t->node].block, false);
     *(t->prev != NONE ? &touches[t->prev].next : &tape->first[t->tensor]) = touch;
     *(t->next != NONE ? &touches[t->next].prev : &tape->last[t->tensor]) = touch;
-    set_ends(tape, t->tensor);
 }
 
 /* What a tensor stays over, now that a touch between two others is taken out. */
@@ -184,7 +177,6 @@ static void unlink_touch(ebb_tape *tape, uint32_t touch) {
     const bool stays = t->next != NONE && !touches[t->next].fresh && t->prev != NONE; /* once it is taken out */
     *(t->prev != NONE ? &touches[t->prev].next : &tape->first[t->tensor]) = t->next;
     *(t->next != NONE ? &touches[t->next].prev : &tape->last[t->tensor]) = t->prev;
-    set_ends(tape, t->tensor);
     if (stays && t->fresh) { add_between(tape, t->tensor, touches[t->prev].node, t->node, bytes); }
     if (!stays && !t->fresh && t->prev != NONE) {
         add_between(tape, t->tensor, touches[t->prev].node, t->node, -bytes);
@@ -209,7 +201,6 @@ static void relabel(ebb_tape *tape) {
         node->label = label;
         for (uint32_t i = 0; i < node->n_touches; i++) { tape->touches.data[node->first_touch + i].label = label; }
     }
-    for (uint32_t t = 0; t < tape->w->view.n_tensors; t++) { set_ends(tape, t); }
 }
 
 static int64_t scratch_of(const ebb_tape *tape, const ebb_action *action) {
@@ -219,7 +210,7 @@ static int64_t scratch_of(const ebb_tape *tape, const ebb_action *action) {
     return (int64_t)ebb_align_up(view->choices[choice].scratch_bytes, view->alignment);
 }
 
-/* What is there at a node, whatever tensors are. */
+/* The bytes at a node beside those of tensors. */
 static int64_t base_of(const ebb_tape *tape, const node_t *node) {
     return scratch_of(tape, &node->action) + (tape->waste != NULL ? (int64_t)tape->waste[node->place] : 0);
 }
@@ -423,10 +414,7 @@ ebb_status ebb__tape_read(ebb_tape *tape, const ebb_draft *draft) {
     ebb_status st = has_copy != NULL && maker != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     tape->nodes.n = tape->links.n = tape->touches.n = tape->again.n = 0;
     tape->again_ns = 0;
-    for (uint32_t t = 0; t < n_tensors; t++) {
-        tape->first[t] = tape->last[t] = NONE;
-        set_ends(tape, t);
-    }
+    for (uint32_t t = 0; t < n_tensors; t++) { tape->first[t] = tape->last[t] = NONE; }
     for (size_t i = 0; i < tape->w->view.n_steps; i++) { tape->unused[i] = NONE; }
     for (size_t t = 0; st == EBB_OK && t < n_tensors; t++) { maker[t] = NONE; }
     find_fixed(tape, draft);
@@ -525,16 +513,13 @@ ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape
     ebb__bump_init(&tape->bump, tape->mem);
     tape->first = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->first);
     tape->last = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->last);
-    tape->first_label = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->first_label);
-    tape->last_label = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->last_label);
     tape->is_fixed = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->is_fixed);
     tape->bytes = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->bytes);
     tape->unused = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->unused);
     tape->blocks = ebb__bump_alloc(&tape->bump, count_blocks(tape), sizeof *tape->blocks);
     tape->run = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->run);
     if (tape->first == NULL || tape->last == NULL || tape->is_fixed == NULL || tape->bytes == NULL ||
-        tape->unused == NULL || tape->run == NULL || tape->blocks == NULL || tape->first_label == NULL ||
-        tape->last_label == NULL) {
+        tape->unused == NULL || tape->run == NULL || tape->blocks == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (uint32_t t = 0; t < n_tensors; t++) { tape->bytes[t] = (int64_t)w->state[t].bytes; }

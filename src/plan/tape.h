@@ -14,8 +14,8 @@
  * A chain is one or more nodes that compute one tensor again: the step that wrote it and the steps that updated it
  * since. It is put in and taken out as a whole.
  *
- * Placing a draft may need more than its load. What is known of that from drafts like it, by place, is counted as if it
- * were there: waste.
+ * Placing a draft may need more memory than its load. Where earlier drafts needed more, that many bytes count as taken:
+ * the waste at each place.
  *
  * A sequence (sequence.h) says the same as a tape: what is computed and what is away. It is made once by fixed rules
  * and drafted; a tape is read from a draft, changed many times, and written as a draft again.
@@ -79,10 +79,9 @@ typedef struct ebb_tape {
     EBB_VEC(ebb_tape_link) links; /* of each node */
     ebb_tape_block *blocks;       /* [n_steps / EBB_TAPE_BLOCK + 1] */
     EBB_VEC(ebb_tape_touch) touches;
-    uint32_t *first, *last;             /* [n_tensors]: touches */
-    uint64_t *first_label, *last_label; /* [n_tensors]: theirs */
-    bool *is_fixed;                     /* [n_tensors]: always on the device; it has no touches */
-    uint32_t *unused; /* [n_steps]: a node that was taken out, to be used again; they are linked by next */
+    uint32_t *first, *last; /* [n_tensors]: touches */
+    bool *is_fixed;         /* [n_tensors]: always on the device; it has no touches */
+    uint32_t *unused;       /* [n_steps]: a node that was taken out, to be used again; they are linked by next */
     const ebb_tape_recipe *recipes; /* [n_accesses] by use: of the version that the use makes; borrowed */
     const uint64_t *waste;          /* [n_steps + 1]: bytes that placing wastes at each place; NULL: none; borrowed */
     int64_t *bytes;                 /* [n_tensors]: rounded up */

@@ -148,7 +148,7 @@ static void taking_out_and_putting_back(void **state) {
     assert_true(n_moved > 50);
 }
 
-/* What is wasted everywhere is a lower limit. */
+/* If the same number of bytes is wasted everywhere, the limit is lower by that. */
 static void what_is_wasted_counts(void **state) {
     (void)state;
     uint64_t n_kept = 0;
