@@ -14,7 +14,6 @@ floating-point operations as PyTorch counts them, and microseconds on a machine 
 import argparse
 import csv
 import os
-import subprocess
 import sys
 import time
 
@@ -27,6 +26,7 @@ from torch._functorch import config, partitioners
 
 import torch_budget_nets as nets
 from ebb.torch import _compile
+from provenance import commit
 
 COLUMNS = ("commit", "torch", "net", "nodes", "way", "asked", "torch_peak_bytes", "torch_recomputed_us",
            "torch_recomputed_flops", "asked_bytes", "ebb_peak_bytes", "ebb_recomputed_us", "ebb_recomputed_flops",
@@ -165,8 +165,7 @@ def main():
     parser.add_argument("-o", "--output", default="/dev/null")
     parser.add_argument("--nets", default=",".join(NETS))
     parser.add_argument("--effort", type=int, default=1)
-    args = parser.parse_args()
-    commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    args, tree = parser.parse_args(), commit()
     with open(args.output, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -174,7 +173,7 @@ def main():
             torch.manual_seed(0)
             model, batch = NETS[net]()
             backend = _compile.aot_autograd(fw_compiler=_compile.boxed_nop, bw_compiler=_compile.boxed_nop,
-                                            partition_fn=Race(net, args, writer, commit))
+                                            partition_fn=Race(net, args, writer, tree))
             torch.compile(WithLoss(model), backend=backend, dynamic=False)(*batch)
             file.flush()
 

@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import csv
 import os
-import subprocess
 import sys
 import time
 
@@ -30,6 +29,7 @@ from torch._inductor.custom_graph_pass import CustomPartitionerFn
 import torch_compile
 import torch_models
 from ebb.torch import DoesNotFit, KnapsackSolver, RuntimeEstimator, _compile
+from provenance import commit
 
 COLUMNS = ("commit", "torch", "net", "nodes", "solver", "times", "asked", "peak_bytes", "plain_bytes", "recomputed_us",
            "recomputed_flops", "repeats_random", "seconds")
@@ -116,8 +116,7 @@ def main():
     parser.add_argument("-o", "--output", default="/dev/null")
     parser.add_argument("--nets", default="gpt2,unet")
     parser.add_argument("--batch", type=int, default=8)
-    args = parser.parse_args()
-    commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    args, tree = parser.parse_args(), commit()
     with open(args.output, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -125,7 +124,7 @@ def main():
             torch.manual_seed(0)
             model, batch_of, loss_of, _, _ = torch_models.NETS[net](args.batch)
             compiled = torch.compile(lambda batch, model=model, loss_of=loss_of: loss_of(model, batch), dynamic=False,
-                                     options={"custom_partitioner_fn": Race(net, writer, commit)})
+                                     options={"custom_partitioner_fn": Race(net, writer, tree)})
             with contextlib.suppress(Done):
                 compiled(batch_of(0))
             file.flush()
