@@ -36,20 +36,27 @@ static bool is_written(const ebb_uses *uses, size_t t) {
     return written;
 }
 
+static void set_tier(const away *a, gap *g, uint32_t tier) {
+    const uint64_t bytes = a->view.tensors[g->tensor].size_bytes;
+    g->tier = tier;
+    g->out_ns = (double)ebb_machine_copy_time_ns(a->input->machine, EBB_DEVICE, tier, bytes);
+    g->in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes);
+}
+
 static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
     const uint64_t none_used[EBB_MAX_TIERS] = {0}, bytes = a->view.tensors[t].size_bytes;
     const uint32_t tier = ebb__pick_tier(a->input, none_used, rounded(a, bytes));
     if (tier == EBB_MAX_TIERS || leave + 1 >= need || bytes * SMALL < a->input->limit_bytes) { return; }
-    a->gaps[a->n_gaps++] = (gap){.tensor = t,
-                                 .tier = tier,
-                                 .leave = leave,
-                                 .need = need,
-                                 .ready = ready,
-                                 .version = a->n_versions,
-                                 .has_copy = has_copy,
-                                 .bytes = rounded(a, bytes),
-                                 .out_ns = (double)ebb_machine_copy_time_ns(a->input->machine, EBB_DEVICE, tier, bytes),
-                                 .in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes)};
+    gap *g = &a->gaps[a->n_gaps++];
+    *g = (gap){.tensor = t,
+               .leave = leave,
+               .need = need,
+               .ready = ready,
+               .version = a->n_versions,
+               .has_copy = has_copy,
+               .bytes = rounded(a, bytes)};
+    a->tier[t] = (uint8_t)tier;
+    set_tier(a, g, tier);
 }
 
 /* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. */
@@ -188,15 +195,17 @@ ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input) {
     a->returning = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->returning);
     a->leaving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->leaving);
     a->n_away = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->n_away);
+    a->tier = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->tier);
     a->has_out = ebb__bump_alloc(&a->bump, a->view.n_accesses + a->view.n_tensors + 1, sizeof *a->has_out);
     if (a->step == NULL || a->begin_ns == NULL || a->meant_ns == NULL || a->run_ns == NULL || a->base == NULL ||
         a->load == NULL || a->gaps == NULL || a->chosen == NULL || a->by_need == NULL || a->arriving == NULL ||
-        a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL) {
+        a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL || a->tier == NULL) {
         return EBB_E_NO_MEMORY;
     }
     memset(a->base, 0, (n + 1) * sizeof *a->base);
     memset(a->chosen, 0, n_gaps * sizeof *a->chosen);
     memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
+    memset(a->tier, EBB_DEVICE, a->view.n_tensors * sizeof *a->tier);
     find_base(a, &uses);
     for (uint32_t t = 0; t < a->view.n_tensors; t++) { add_gaps(a, &uses, t); }
     EBB_TRY(find_places(a));
@@ -229,9 +238,26 @@ void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
     add_load(a, g->leave + 1, g->need, chosen ? -(int64_t)g->bytes : (int64_t)g->bytes);
 }
 
-bool ebb__away_has_room(const ebb_away *a, uint32_t i) {
+bool ebb__away_has_room(const ebb_away *a, uint32_t i, uint32_t tier) {
     const gap *g = &a->gaps[i];
-    return a->n_away[g->tensor] > 0 || g->bytes <= a->input->tier_bytes[g->tier] - a->tier_used[g->tier];
+    const bool is_there = tier == g->tier && a->n_away[g->tensor] > 0;
+    return is_there || g->bytes <= a->input->tier_bytes[tier] - a->tier_used[tier];
+}
+
+void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
+    const uint64_t bytes = a->n_away[t] > 0 ? rounded(a, a->view.tensors[t].size_bytes) : 0;
+    EBB_ASSERT(tier != EBB_DEVICE && tier < EBB_MAX_TIERS && a->tier[t] != EBB_DEVICE);
+    a->tier_used[a->tier[t]] -= bytes;
+    a->tier_used[tier] += bytes;
+    a->tier[t] = (uint8_t)tier;
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        if (a->gaps[i].tensor == t) { set_tier(a, &a->gaps[i], tier); }
+    }
+    a->n_visits += a->n_gaps;
+}
+
+bool ebb__away_is_over(const ebb_away *a, uint32_t tier) {
+    return a->tier_used[tier] > a->input->tier_bytes[tier];
 }
 
 uint32_t ebb__away_peak(const ebb_away *a) {

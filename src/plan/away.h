@@ -15,6 +15,8 @@
  *
  *      a copy in     begins so late that it and those after it end in time, or as soon after that as there is room
  *
+ * All copies of a tensor go to one tier, the fastest at first; a search may move it to another (ebb__away_move).
+ *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
  *
@@ -62,6 +64,7 @@ typedef struct ebb_away {
     uint32_t n_versions;
     uint32_t n_chosen; /* of the latest run */
     uint32_t *n_away;  /* [n_tensors]: chosen gaps */
+    uint8_t *tier;     /* [n_tensors]: of its copies */
     uint64_t tier_used[EBB_MAX_TIERS];
     bool drops_early;  /* a drop comes as soon as its copy out has ended; the room is then easier to place in */
     uint64_t n_visits; /* of places and gaps: what runs cost */
@@ -74,8 +77,14 @@ void ebb__away_fini(ebb_away *away);
 /* Choose a gap, or no longer. */
 void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
 
-/* Whether its tier holds a copy of its tensor beside those of all that are chosen. */
-bool ebb__away_has_room(const ebb_away *away, uint32_t gap);
+/* Copies of a tensor go to another tier from now on, for all its gaps. */
+void ebb__away_move(ebb_away *away, uint32_t tensor, uint32_t tier);
+
+/* Whether a tier holds a copy of a gap's tensor beside those of all that are chosen. */
+bool ebb__away_has_room(const ebb_away *away, uint32_t gap, uint32_t tier);
+
+/* Whether a tier holds more than it may. */
+bool ebb__away_is_over(const ebb_away *away, uint32_t tier);
 
 /* The place with the highest load if all that is chosen leaves. */
 uint32_t ebb__away_peak(const ebb_away *away);

@@ -19,6 +19,7 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
+    float patience;    /* the times that both copies of a slower tier must fit into an absence; INFINITY: never */
     uint64_t limit_bytes; /* of the load */
     bool copies_only;     /* nothing is computed again */
     bool by_duals;        /* the duals say what room and copies are worth, and when */
@@ -81,9 +82,11 @@ typedef struct ebb_best_walk {
     ebb_uses uses;
     uint64_t *next_write; /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
     double *step_ns;      /* [n_steps] */
+    double *begin_ns;     /* [n_steps + 1]: without waiting and without anything computed again */
     double *copy_ns;      /* [n_tensors * n_tiers * 2]: out to a tier, in from it */
     uint32_t n_tiers;
     uint32_t only_tier; /* that takes copies; EBB_MAX_TIERS: none does, or several do */
+    bool has_spilled;   /* of the latest walk: what was copied found no room in the fastest tier */
     uint8_t out_engine[EBB_MAX_TIERS];
     ebb_best_drag drag;
     double *far;           /* [3 * n_steps + 2]: by distance, to the power of reach */
@@ -162,12 +165,19 @@ static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint3
     return w->copy_ns[((size_t)t * w->n_tiers + tier) * 2 + in];
 }
 
-/* The fastest tier with room for a copy of t; EBB_MAX_TIERS: none has. */
-static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, const ebb_best_tensor *state) {
+static inline bool ebb__best_has_room(const ebb_best_walk *w, uint32_t tier, uint64_t bytes) {
+    const uint64_t limit_bytes = w->input->tier_bytes[tier], used_bytes = w->tier_used[tier];
+    return used_bytes <= limit_bytes && bytes <= limit_bytes - used_bytes;
+}
+
+/* Of several tiers with room for a copy the fastest, or by patience the fastest of the others that has time. */
+uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t);
+
+/* A tier with room for a copy of t; EBB_MAX_TIERS: none has. */
+static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint32_t t) {
     const uint32_t only = w->only_tier;
-    if (only == EBB_MAX_TIERS) { return ebb__pick_tier(w->input, w->tier_used, state->bytes); }
-    const uint64_t limit_bytes = w->input->tier_bytes[only], used_bytes = w->tier_used[only];
-    return used_bytes <= limit_bytes && state->bytes <= limit_bytes - used_bytes ? only : EBB_MAX_TIERS;
+    if (only == EBB_MAX_TIERS) { return ebb__best_pick_of_several(w, t); }
+    return ebb__best_has_room(w, only, w->state[t].bytes) ? only : EBB_MAX_TIERS;
 }
 
 /* ---- afterwards (best_prune.c) ------------------------------------------------------------------ */

@@ -30,6 +30,7 @@ ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_ten
     memset(keys->resident, 0, n_tensors * sizeof *keys->resident);
     memset(keys->no_again, 0, n_tensors * sizeof *keys->no_again);
     keys->link_price = keys->reach = 1;
+    keys->patience = INFINITY;
     keys->limit_bytes = limit_bytes;
     keys->copies_only = keys->by_duals = keys->keeps_parts = false;
     return EBB_OK;
@@ -42,6 +43,7 @@ void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_
     memcpy(to->no_again, from->no_again, n_tensors * sizeof *to->no_again);
     to->link_price = from->link_price;
     to->reach = from->reach;
+    to->patience = from->patience;
     to->limit_bytes = from->limit_bytes;
     to->copies_only = from->copies_only;
     to->by_duals = from->by_duals;

@@ -263,12 +263,42 @@ static double in_price(const ebb_best_walk *w, const ebb_best_tensor *state) {
     return w->keys->by_duals ? ebb__best_in_price(w, state->need) : (double)w->keys->link_price;
 }
 
+/* From now until the step by which t is needed, if nothing waits. */
+static double absence_ns(const ebb_best_walk *w, uint64_t need) {
+    const uint64_t n = w->view.n_steps;
+    const double laps = need == EBB_BEST_NEVER ? 1 : (double)(need / n);
+    return laps * w->begin_ns[n] + w->begin_ns[need == EBB_BEST_NEVER ? 0 : need % n] - w->begin_ns[w->step];
+}
+
+/* Whether a copy to a tier has ended by now, and there is time for both copies. */
+static bool is_patient(const ebb_best_walk *w, uint32_t t, uint32_t tier) {
+    const ebb_best_tensor *state = &w->state[t];
+    const double out_ns = ebb__best_copy_ns(w, t, tier, false), in_ns = ebb__best_copy_ns(w, t, tier, true);
+    const double free_ns = w->engine_ns[w->out_engine[tier]];
+    if (!state->never_written && fmax(free_ns, state->ready_ns) + out_ns > w->now_ns) { return false; }
+    return absence_ns(w, state->need) >= (double)w->keys->patience * (out_ns + in_ns);
+}
+
+uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t) {
+    const uint64_t bytes = w->state[t].bytes;
+    const uint32_t fastest = ebb__pick_tier(w->input, w->tier_used, bytes);
+    uint64_t used_bytes[EBB_MAX_TIERS];
+    if (w->keys->patience == INFINITY) { return fastest; }
+    memcpy(used_bytes, w->tier_used, sizeof used_bytes);
+    for (uint32_t tier = fastest; tier != EBB_MAX_TIERS;) {
+        used_bytes[tier] = UINT64_MAX;
+        tier = ebb__pick_tier(w->input, used_bytes, bytes);
+        if (tier != EBB_MAX_TIERS && is_patient(w, t, tier)) { return tier; }
+    }
+    return fastest;
+}
+
 static double copy_price(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     double price = 0, wait_ns = state->out_ns - w->now_ns;
     uint32_t tier = state->tier;
     if (!state->copied) {
-        tier = ebb__best_pick_tier(w, state);
+        tier = ebb__best_pick_tier(w, t);
         if (tier == EBB_MAX_TIERS) { return INFINITY; }
         wait_ns = 0;
         if (!state->never_written) {

@@ -65,6 +65,9 @@ static void set_copy(walk *w, uint32_t t, uint32_t tier) {
     w->state[t].copied = true;
     w->state[t].tier = tier;
     w->tier_used[tier] += w->state[t].bytes;
+    const uint64_t none_used[EBB_MAX_TIERS] = {0};
+    w->has_spilled = w->has_spilled ||
+                     (w->only_tier == EBB_MAX_TIERS && tier != ebb__pick_tier(w->input, none_used, w->state[t].bytes));
 }
 
 /* ---- time --------------------------------------------------------------------------------------- */
@@ -111,7 +114,7 @@ static ebb_status drop(walk *w, uint32_t t) {
 /* As early as the content is there and the engine has finished its earlier copies. */
 static ebb_status copy_out(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    const uint32_t tier = ebb__best_pick_tier(w, state);
+    const uint32_t tier = ebb__best_pick_tier(w, t);
     if (tier == EBB_MAX_TIERS) { return NO_WAY; }
     set_copy(w, t, tier);
     state->out_ns = 0;
@@ -345,7 +348,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
-        const uint32_t tier = ebb__best_pick_tier(w, &w->state[t]);
+        const uint32_t tier = ebb__best_pick_tier(w, t);
         if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;
@@ -470,6 +473,7 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
     w->limit_bytes = keys->limit_bytes;
     w->limit_ns = limit_ns;
     w->blocked = NONE;
+    w->has_spilled = false;
     if (find_resident) {
         memset(w->draft->resident, 0, w->view.n_tensors);
         EBB_TRY(walk_lap(w, false));
@@ -542,6 +546,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     EBB_TRY(ebb__program_uses(input->program, &w->bump, &w->uses));
     EBB_TRY(ebb__budget_find_next_writes(&w->view, &w->uses, &w->bump, &w->next_write));
     w->step_ns = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_ns);
+    w->begin_ns = ebb__bump_alloc(&w->bump, w->view.n_steps + 1, sizeof *w->begin_ns);
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
     w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
@@ -552,12 +557,14 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     w->n_gone = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->n_gone);
     if (w->copy_ns == NULL || w->far == NULL || w->step_ns == NULL || w->state == NULL || w->here == NULL ||
-        w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL || w->step_mark == NULL ||
-        w->n_gone == NULL) {
+        w->begin_ns == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
+        w->step_mark == NULL || w->n_gone == NULL) {
         return EBB_E_NO_MEMORY;
     }
+    w->begin_ns[0] = 0;
     for (size_t s = 0; s < w->view.n_steps; s++) {
         w->step_ns[s] = (double)ebb_machine_step_time_ns(input->machine, chosen(w, &w->view.steps[s]));
+        w->begin_ns[s + 1] = w->begin_ns[s] + w->step_ns[s];
     }
     ebb__best_find_drag(input, &w->drag);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {

@@ -67,6 +67,7 @@ typedef struct ebb_best_kept {
     uint64_t *waste;           /* [n_steps + 1]: what placing wastes at each place, as far as it is known */
     uint64_t *over, *own_over; /* [n_steps + 1]: by how much drafts of lanes were above the budget there; one was */
     bool has_draft;
+    bool is_patient;                /* seeds are: the fastest tier does not hold all that leaves */
     double keys_ns;                 /* what the walk by the best keys takes, estimated */
     double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns, enough_ns; /* what is as fast as this is good enough */
@@ -132,6 +133,20 @@ static void vary_reach(search *s, ebb_best_keys *keys) {
     keys->reach = keys->by_duals ? keys->reach * exp2f(by) : fmaxf(0, keys->reach + 0.3f * by);
 }
 
+static bool has_several_tiers(const search *s) {
+    return ebb__has_tiers(s->input->tier_bytes) && s->first->walk.only_tier == EBB_MAX_TIERS;
+}
+
+static void vary_link(search *s, ebb_best_keys *keys) {
+    if (!has_several_tiers(s) || ebb__rng_below(&s->rng, 2) == 0) {
+        keys->link_price *= exp2f(ebb__rng_normal(&s->rng));
+    } else if (keys->patience == INFINITY) {
+        keys->patience = 1;
+    } else {
+        keys->patience = ebb__rng_below(&s->rng, 4) == 0 ? INFINITY : keys->patience * exp2f(ebb__rng_normal(&s->rng));
+    }
+}
+
 /* Most often those of a few tensors, sometimes of many. */
 static void vary(search *s, ebb_best_keys *keys) {
     const uint64_t kind = ebb__rng_below(&s->rng, 10);
@@ -142,7 +157,7 @@ static void vary(search *s, ebb_best_keys *keys) {
     }
     switch (kind) {
     case 0: vary_reach(s, keys); break;
-    case 1: keys->link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
+    case 1: vary_link(s, keys); break;
     case 2: vary_neighbours(s, keys, size); return;
     default: break;
     }
@@ -235,6 +250,7 @@ static bool set_seed(const search *s, ebb_best_keys *keys, size_t i) {
     const size_t price = keys->by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
     keys->link_price = keys->by_duals ? dual_prices[price] : seed_prices[price];
     keys->reach = keys->by_duals ? dual_reaches[dual / N_DUAL_PRICES] : seed_reaches[plain / N_SEED_PRICES];
+    keys->patience = s->is_patient ? 1 : INFINITY;
     memset(keys->no_again, 0, s->view.n_tensors * sizeof *keys->no_again);
     if (keys->by_duals && s->first->walk.duals == NULL) { return false; }
     if (keys->copies_only) { return has_copies && !s->input->copies_only && price == 0; }
@@ -286,11 +302,14 @@ static ebb_status seed_kind(search *s, size_t begin, size_t end, bool blocked[N_
 }
 
 static ebb_status seed(search *s) {
+    const size_t n_first = has_several_tiers(s) ? 1 : 0;
     bool blocked[N_SEEDS] = {false};
     EBB_TRY(ebb__best_find_duals(&s->first->walk, &s->first->walk.duals, &s->enough_ns));
     for (uint32_t i = 1; i < s->n_hands; i++) { s->hand[i].walk.duals = s->first->walk.duals; }
     s->enough_ns = fmax(s->computing_ns, EBB_CLOSE * s->enough_ns);
-    EBB_TRY(seed_kind(s, 0, N_PLAIN, blocked));
+    EBB_TRY(seed_kind(s, 0, n_first, blocked));
+    s->is_patient = n_first > 0 && s->first->walk.has_spilled;
+    EBB_TRY(seed_kind(s, n_first, N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, N_PLAIN, 2 * N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, 2 * N_PLAIN, N_SEEDS, blocked));
     return repair_seeds(s, blocked);

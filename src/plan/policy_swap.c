@@ -42,8 +42,13 @@
 
 typedef struct search {
     ebb_away away;
-    bool *best, *at;       /* [n_gaps] */
-    double *best_meant_ns; /* [n + 1] */
+    bool *best, *at;              /* [n_gaps] */
+    uint8_t *best_tier, *at_tier; /* [n_tensors] */
+    uint32_t n_tiers;             /* that take copies */
+    bool has_spilled;             /* to another tier, because one was full */
+    bool is_patient;              /* in a first set: what is away longest goes to a slow tier, while that has time */
+    double busy_ns[EBB_MAX_TIERS], peak_ns; /* for that: copies out so far; the peak if nothing leaves */
+    double *best_meant_ns;                  /* [n + 1] */
     double best_ns, at_ns, computing_ns;
     double placed_ns;   /* of the draft that is taken, simulated */
     uint32_t *covering; /* [n_gaps] */
@@ -61,15 +66,59 @@ static bool covers(const search *s, const ebb_away_gap *g, uint32_t step) {
     return (g->leave < step && step < g->need) || step + n < g->need;
 }
 
-/* How much of a gap is left when both copies are made, per byte of it; with chance. */
-static double score(search *s, const ebb_away_gap *g, bool by_chance) {
+static double gap_ns(const search *s, const ebb_away_gap *g) {
     const uint32_t n = s->away.n;
     const double *begin_ns = s->away.begin_ns;
     const double end_ns = g->need > n ? begin_ns[n] + begin_ns[g->need - n] : begin_ns[g->need];
-    const double left_ns = end_ns - begin_ns[g->leave + 1] - g->out_ns - g->in_ns;
+    return end_ns - begin_ns[g->leave + 1];
+}
+
+/* How much of a gap is left when both copies are made, per byte of it; with chance. */
+static double score(search *s, const ebb_away_gap *g, bool by_chance) {
+    const double left_ns = gap_ns(s, g) - g->out_ns - g->in_ns;
     double worth = left_ns > 0 ? left_ns * (double)g->bytes : left_ns / (double)g->bytes;
     if (by_chance && worth > 0) { worth *= exp(SPREAD * (double)ebb__rng_normal(&s->rng)); }
     return worth;
+}
+
+/* Whether a slow tier's engine has time for this, too, until the peak, and the gap for both copies. */
+static bool has_time(const search *s, const ebb_away_gap *g, uint32_t tier) {
+    const ebb_machine *machine = s->away.input->machine;
+    const double out_ns = (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, g->bytes);
+    const double in_ns = (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, g->bytes);
+    return s->busy_ns[tier] + out_ns <= s->peak_ns && out_ns + in_ns < gap_ns(s, g);
+}
+
+/* The fastest other tier that has time; the tensor's own: none has. */
+static uint32_t pick_slow_tier(const search *s, const ebb_away_gap *g) {
+    uint64_t used_bytes[EBB_MAX_TIERS];
+    memcpy(used_bytes, s->away.tier_used, sizeof used_bytes);
+    for (uint32_t tier = g->tier; tier != EBB_MAX_TIERS;) {
+        used_bytes[tier] = UINT64_MAX;
+        tier = ebb__pick_tier(s->away.input, used_bytes, g->bytes);
+        if (tier != EBB_MAX_TIERS && has_time(s, g, tier)) { return tier; }
+    }
+    return g->tier;
+}
+
+/* Where copies of a gap's tensor go if it is chosen; EBB_MAX_TIERS: no tier has room. */
+static uint32_t pick_tier(const search *s, uint32_t i) {
+    const ebb_away *away = &s->away;
+    const ebb_away_gap *g = &away->gaps[i];
+    const bool has_room = ebb__away_has_room(away, i, g->tier);
+    if (s->n_tiers == 1 || away->n_away[g->tensor] > 0) { return has_room ? g->tier : EBB_MAX_TIERS; }
+    const uint32_t slow = s->is_patient ? pick_slow_tier(s, g) : g->tier;
+    if (slow != g->tier) { return slow; }
+    return has_room ? g->tier : ebb__pick_tier(away->input, away->tier_used, g->bytes);
+}
+
+static void choose(search *s, uint32_t i) {
+    const ebb_away_gap *g = &s->away.gaps[i];
+    const uint32_t tier = pick_tier(s, i);
+    s->has_spilled = s->has_spilled || tier != g->tier;
+    if (tier != g->tier) { ebb__away_move(&s->away, g->tensor, tier); }
+    s->busy_ns[tier] += g->out_ns;
+    ebb__away_set(&s->away, i, true);
 }
 
 /* Choose gaps until no load is above the limit. false: no set does that. */
@@ -82,7 +131,7 @@ static bool choose_more(search *s, bool by_chance) {
         if (!is_over(s, peak)) { return true; }
         for (uint32_t i = 0; i < s->away.n_gaps; i++) {
             const ebb_away_gap *g = &s->away.gaps[i];
-            if (s->away.chosen[i] || !covers(s, g, peak) || !ebb__away_has_room(&s->away, i)) { continue; }
+            if (s->away.chosen[i] || !covers(s, g, peak) || pick_tier(s, i) == EBB_MAX_TIERS) { continue; }
             const double worth = score(s, g, by_chance);
             if (worth > most) {
                 most = worth;
@@ -90,22 +139,26 @@ static bool choose_more(search *s, bool by_chance) {
             }
         }
         if (best == UINT32_MAX) { return false; }
-        ebb__away_set(&s->away, best, true);
+        choose(s, best);
     }
 }
 
-static void set_all(search *s, const bool *chosen) {
+static void set_all(search *s, const bool *chosen, const uint8_t *tier) {
+    for (uint32_t t = 0; s->n_tiers > 1 && t < s->away.view.n_tensors; t++) {
+        if (s->away.tier[t] != tier[t]) { ebb__away_move(&s->away, t, tier[t]); }
+    }
     for (uint32_t i = 0; i < s->away.n_gaps; i++) {
         if (s->away.chosen[i] != chosen[i]) { ebb__away_set(&s->away, i, chosen[i]); }
     }
 }
 
-static void keep_all(search *s, bool *chosen) {
+static void keep_all(search *s, bool *chosen, uint8_t *tier) {
     memcpy(chosen, s->away.chosen, s->away.n_gaps * sizeof *chosen);
+    memcpy(tier, s->away.tier, s->away.view.n_tensors * sizeof *tier);
 }
 
 static void keep_best(search *s, double time_ns) {
-    keep_all(s, s->best);
+    keep_all(s, s->best, s->best_tier);
     s->best_ns = time_ns;
     memcpy(s->best_meant_ns, s->away.meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
 }
@@ -118,8 +171,34 @@ static uint32_t pick_chosen(search *s) {
     return n > 0 ? list[ebb__rng_below(&s->rng, n)] : UINT32_MAX;
 }
 
+/* Another tier that takes copies. */
+static uint32_t pick_other_tier(search *s, uint32_t tier) {
+    for (uint64_t n = 1 + ebb__rng_below(&s->rng, s->n_tiers - 1); n > 0;) {
+        tier = tier + 1 < EBB_MAX_TIERS ? tier + 1 : EBB_DEVICE + 1;
+        n -= s->away.input->tier_bytes[tier] > 0;
+    }
+    return tier;
+}
+
+/* A tensor moves to another tier, and if that is full, another one from there. */
+static void change_tiers(search *s) {
+    const uint32_t i = pick_chosen(s), k = pick_chosen(s);
+    if (i == UINT32_MAX) { return; }
+    const uint32_t a = s->away.gaps[i].tensor, b = s->away.gaps[k].tensor, from = s->away.tier[a];
+    const uint32_t to = pick_other_tier(s, from), b_from = s->away.tier[b];
+    ebb__away_move(&s->away, a, to);
+    if (ebb__away_is_over(&s->away, to) && b_from == to) { ebb__away_move(&s->away, b, from); }
+    if (!ebb__away_is_over(&s->away, from) && !ebb__away_is_over(&s->away, to)) { return; }
+    ebb__away_move(&s->away, b, b_from);
+    ebb__away_move(&s->away, a, from);
+}
+
 /* Take a few out, and perhaps one in. */
 static void vary(search *s) {
+    if (s->n_tiers > 1 && ebb__rng_below(&s->rng, s->has_spilled ? 2 : 8) == 0) {
+        change_tiers(s);
+        return;
+    }
     const uint64_t n_out = ebb__rng_below(&s->rng, MAX_OUT + 1);
     for (uint64_t k = 0; k < n_out; k++) {
         const uint32_t i = pick_chosen(s);
@@ -127,7 +206,7 @@ static void vary(search *s) {
     }
     if (n_out > 0 && ebb__rng_below(&s->rng, 4) > 0) { return; }
     const uint32_t i = (uint32_t)ebb__rng_below(&s->rng, s->away.n_gaps);
-    if (!s->away.chosen[i] && ebb__away_has_room(&s->away, i)) { ebb__away_set(&s->away, i, true); }
+    if (!s->away.chosen[i] && pick_tier(s, i) != EBB_MAX_TIERS) { choose(s, i); }
 }
 
 /* What was never dropped did not have to be chosen. */
@@ -146,18 +225,18 @@ static void anneal(search *s, uint64_t max_visits) {
         vary(s);
         const double time_ns = choose_more(s, true) ? ebb__away_run(&s->away) : INFINITY;
         if (time_ns > s->at_ns && exp((s->at_ns - time_ns) / heat) < (double)ebb__rng_unit(&s->rng)) {
-            set_all(s, s->at);
+            set_all(s, s->at, s->at_tier);
             continue;
         }
         s->at_ns = time_ns;
         if (time_ns < s->best_ns) { keep_best(s, time_ns); }
-        keep_all(s, s->at);
+        keep_all(s, s->at, s->at_tier);
         memcpy(s->away.meant_ns, s->away.run_ns, (s->away.n + 1) * sizeof *s->away.meant_ns);
     }
 }
 
 static void settle(search *s) {
-    set_all(s, s->best);
+    set_all(s, s->best, s->best_tier);
     memcpy(s->away.meant_ns, s->best_meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
     for (int i = 0; i < MAX_SETTLES; i++) {
         (void)ebb__away_run(&s->away);
@@ -172,25 +251,52 @@ static ebb_status init_search(search *s) {
     const size_t n = s->away.n_gaps + 1;
     s->best = ebb__bump_alloc(&s->away.bump, n, sizeof *s->best);
     s->at = ebb__bump_alloc(&s->away.bump, n, sizeof *s->at);
+    s->best_tier = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->best_tier);
+    s->at_tier = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->at_tier);
     s->best_meant_ns = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->best_meant_ns);
     s->covering = ebb__bump_alloc(&s->away.bump, n, sizeof *s->covering);
     s->waste = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->waste);
     s->over = ebb__bump_alloc(&s->away.bump, s->away.view.n_steps + 1, sizeof *s->over);
     if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL || s->waste == NULL ||
-        s->over == NULL) {
+        s->over == NULL || s->best_tier == NULL || s->at_tier == NULL) {
         return EBB_E_NO_MEMORY;
     }
+    for (uint32_t tier = EBB_DEVICE + 1; tier < EBB_MAX_TIERS; tier++) {
+        s->n_tiers += s->away.input->tier_bytes[tier] > 0;
+    }
+    s->peak_ns = s->away.begin_ns[ebb__away_peak(&s->away)];
     memset(s->waste, 0, (s->away.n + 1) * sizeof *s->waste);
     s->computing_ns = s->away.begin_ns[s->away.n];
     return EBB_OK;
 }
 
+static double run_chosen(search *s, bool is_chosen) {
+    return is_chosen ? ebb__away_run(&s->away) : INFINITY;
+}
+
+/* If the fastest tier does not hold all, try the other way round, too: what is away longest goes to a slower one. */
+static bool choose_first(search *s) {
+    const bool is_chosen = choose_more(s, false);
+    if (!s->has_spilled || s->best_ns < INFINITY) { return is_chosen; }
+    const double spilled_ns = run_chosen(s, is_chosen);
+    keep_all(s, s->at, s->at_tier);
+    for (uint32_t i = 0; i < s->away.n_gaps; i++) {
+        if (s->away.chosen[i]) { ebb__away_set(&s->away, i, false); }
+    }
+    memset(s->busy_ns, 0, sizeof s->busy_ns);
+    s->is_patient = true;
+    const double patient_ns = run_chosen(s, choose_more(s, false));
+    s->is_patient = false;
+    if (patient_ns > spilled_ns) { set_all(s, s->at, s->at_tier); }
+    return fmin(spilled_ns, patient_ns) < INFINITY;
+}
+
 /* The best set that is found for a limit, from the chosen one on. false: there is none. */
 static bool find_set(search *s, uint64_t visits) {
-    if (!choose_more(s, false)) { return false; }
+    if (!choose_first(s)) { return false; }
     s->at_ns = ebb__away_run(&s->away);
     keep_best(s, s->at_ns);
-    keep_all(s, s->at);
+    keep_all(s, s->at, s->at_tier);
     if (s->away.n_gaps > 0) { anneal(s, visits); }
     settle(s);
     return true;

@@ -73,7 +73,7 @@ static void test_waits(void **state) {
     finish(&f, 100);
     assert_int_equal(f.away.n_gaps, 1);
     assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 200);
-    assert_true(ebb__away_has_room(&f.away, 0));
+    assert_true(ebb__away_has_room(&f.away, 0, EBB_HOST));
     ebb__away_set(&f.away, 0, true);
     assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 100);
     assert_true(ebb__away_run(&f.away) == 6200);
@@ -138,8 +138,38 @@ static void test_gaps(void **state) {
     end(&f);
 }
 
+/* All copies of a tensor are on one tier. */
+static void test_other_tier(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    set_link(f.machine, EBB_DISK, 1e8, 1e8, 0);
+    const uint32_t a = make_tensor(f.program, 100, false, false);
+    STEP(f.program, 0, 1000, {a, EBB_WRITE});
+    for (int i = 0; i < 2; i++) {
+        make_step(f.program, NULL, 0, 100, 1000);
+        STEP(f.program, 0, 1000, {a, EBB_READ});
+    }
+    finish(&f, 100);
+    f.input.tier_bytes[EBB_HOST] = f.input.tier_bytes[EBB_DISK] = 100;
+    assert_int_equal(f.away.n_gaps, 2);
+    ebb__away_set(&f.away, 0, true);
+    ebb__away_set(&f.away, 1, true);
+    assert_true(ebb__away_run(&f.away) == 5300); /* out, in, and in again */
+    assert_int_equal(f.away.tier_used[EBB_HOST], 100);
+    ebb__away_move(&f.away, a, EBB_DISK);
+    assert_int_equal(f.away.tier_used[EBB_HOST], 0);
+    assert_int_equal(f.away.tier_used[EBB_DISK], 100);
+    assert_false(ebb__away_is_over(&f.away, EBB_DISK));
+    assert_true(ebb__away_run(&f.away) == 8000);
+    expect_draft(&f, 8000);
+    f.input.tier_bytes[EBB_DISK] = 99;
+    assert_true(ebb__away_is_over(&f.away, EBB_DISK));
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits), cmocka_unit_test(test_order_of_copies_in),
-                                       cmocka_unit_test(test_gaps)};
+                                       cmocka_unit_test(test_gaps), cmocka_unit_test(test_other_tier)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

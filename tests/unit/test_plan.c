@@ -192,6 +192,7 @@ static void test_tiers(void **state) {
 typedef struct tier_case {
     double bytes_per_s[4];
     uint64_t latency_ns[4], tier_bytes[4], wanted_bytes[4];
+    uint64_t wanted_ns; /* 0: any */
 } tier_case;
 
 static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_case *c, const char *policy) {
@@ -203,6 +204,11 @@ static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_c
     memcpy(options.tier_bytes, c->tier_bytes, sizeof c->tier_bytes);
     if (ebb_plan_make(p, m, &options, &plan, NULL) != EBB_OK) { fail_msg("%s: %s", policy, ebb_last_error()); }
     const ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    ebb_timeline timeline;
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL), EBB_OK);
+    if (c->wanted_ns > 0 && timeline.iteration_ns != c->wanted_ns) {
+        fail_msg("%s: %zu ns, wanted %zu", policy, (size_t)timeline.iteration_ns, (size_t)c->wanted_ns);
+    }
     for (uint32_t t = 1; t < 4; t++) {
         if (sum.tier_bytes[t] == c->wanted_bytes[t]) { continue; }
         fail_msg("%s: tier %u has %zu bytes, wanted %zu", policy, t, (size_t)sum.tier_bytes[t],
@@ -236,6 +242,38 @@ static void test_fastest_tier(void **state) {
         for (size_t k = 0; k < sizeof policies / sizeof policies[0]; k++) { check_tiers(p, m, c, policies[k]); }
         ebb_machine_destroy(m);
     }
+    ebb_program_destroy(p);
+}
+
+/* The host has room for a or b, the disk for both. b is away for three steps: the disk would be too slow for it. a is
+ * away for longer, so it goes there, and nothing waits. */
+static void test_slow_tier(void **state) {
+    (void)state;
+    static const char *const policies[] = {"swap", "best"};
+    static const tier_case wants = {
+        .tier_bytes = {0, 100, UINT64_MAX}, .wanted_bytes = {0, 100, 100}, .wanted_ns = 9000};
+    ebb_program *p = NULL;
+    assert_int_equal(ebb_program_create(NULL, "slow", 1, &p), EBB_OK);
+    const uint32_t a = make_tensor(p, 100, false, false), b = make_tensor(p, 100, false, false);
+    const uint32_t c = make_tensor(p, 200, false, false);
+    uint32_t then[5];
+    for (size_t i = 0; i < 5; i++) { then[i] = make_tensor(p, 1, false, false); }
+    STEP(p, 0, 1000, {a, EBB_WRITE});
+    STEP(p, 0, 1000, {a, EBB_READ}, {b, EBB_WRITE});
+    STEP(p, 0, 1000, {b, EBB_READ}, {then[0], EBB_WRITE});
+    STEP(p, 0, 1000, {then[0], EBB_READ}, {c, EBB_WRITE});
+    STEP(p, 0, 1000, {c, EBB_READ}, {then[1], EBB_WRITE});
+    STEP(p, 0, 1000, {then[1], EBB_READ}, {then[2], EBB_WRITE});
+    STEP(p, 0, 1000, {then[2], EBB_READ}, {b, EBB_READ}, {then[3], EBB_WRITE});
+    STEP(p, 0, 1000, {then[3], EBB_READ}, {then[4], EBB_WRITE});
+    STEP(p, 0, 1000, {then[4], EBB_READ}, {a, EBB_READ});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    ebb_machine *m = make_machine(1e9);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    set_link(m, EBB_DISK, 0.05e9, 0.05e9, 0);
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) { check_tiers(p, m, &wants, policies[i]); }
+    ebb_machine_destroy(m);
     ebb_program_destroy(p);
 }
 
@@ -401,18 +439,12 @@ static void test_deterministic(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_peaks),
-                                       cmocka_unit_test(test_cheaper_way),
-                                       cmocka_unit_test(test_too_little),
-                                       cmocka_unit_test(test_persistent),
-                                       cmocka_unit_test(test_tiers),
-                                       cmocka_unit_test(test_fastest_tier),
-                                       cmocka_unit_test(test_capacity),
-                                       cmocka_unit_test(test_tiers_out_of_reach),
-                                       cmocka_unit_test(test_limit_is_kept),
-                                       cmocka_unit_test(test_deterministic),
-                                       cmocka_unit_test(test_large),
-                                       cmocka_unit_test(test_slow_machine)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),         cmocka_unit_test(test_peaks),
+                                       cmocka_unit_test(test_cheaper_way),   cmocka_unit_test(test_too_little),
+                                       cmocka_unit_test(test_persistent),    cmocka_unit_test(test_tiers),
+                                       cmocka_unit_test(test_fastest_tier),  cmocka_unit_test(test_slow_tier),
+                                       cmocka_unit_test(test_capacity),      cmocka_unit_test(test_tiers_out_of_reach),
+                                       cmocka_unit_test(test_limit_is_kept), cmocka_unit_test(test_deterministic),
+                                       cmocka_unit_test(test_large),         cmocka_unit_test(test_slow_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
