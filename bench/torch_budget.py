@@ -251,23 +251,36 @@ def measure(net, step, args, writer):
 
 def table(path):
     """The rows of a CSV as the table of docs/pytorch.md."""
-    print("| network | way | budget | counted peak | beyond the plan | time | bits |\n| --- | --- | --- | --- | --- | --- | --- |")
+    head = ("network", "way", "budget", "counted peak", "beyond the plan", "process", "time", "predicted", "bits")
+    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     with open(path) as file:
+        plain_ms = None
         for found in csv.DictReader(file):
-            if found["way"] == "plain" and found["group"] != "shares":
-                continue
-            budget, excess = (found[key] for key in ("budget_bytes", "excess_percent"))
-            way = found["way"].removesuffix(LEAST)
-            if found["group"].startswith("as ") and budget:
-                way += ", given the peak of " + found["group"][3:].replace("save_on_cpu", "`save_on_cpu`")
-            elif way.endswith("%"):
-                way = re.sub(r" (\d+)%$", r", given \1 %", way)
-            if found["way"].endswith(LEAST):
-                way += ": refused, the least"
-            print(f"| {found['net']}{', ' * bool(found['step'])}{found['step']} | {way} | "
-                  f"{f'{int(budget) / 1e6:.1f} MB' if budget else ''} | {int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB | "
-                  f"{excess + ' %' if excess else ''} | {found['times_plain']} | "
-                  f"{'same' if found['same_bits'] == 'yes' else 'other'} |")
+            if found["way"] == "plain":
+                plain_ms = found["step_ms"]
+            if found["way"] != "plain" or found["group"] == "shares":
+                print(f"| {' | '.join(cells(found, plain_ms))} |")
+
+
+def cells(found, plain_ms):
+    """plain_ms: what the plain loop took that went in turn with this way."""
+    budget, excess, planned = (found[key] for key in ("budget_bytes", "excess_percent", "planned_ms"))
+    way = found["way"].removesuffix(LEAST)
+    if found["group"].startswith("as ") and budget:
+        way += ", given the peak of " + found["group"][3:].replace("save_on_cpu", "`save_on_cpu`")
+    elif way.endswith("%"):
+        way = re.sub(r" (\d+)%$", r", given \1 %", way)
+    if found["way"].endswith(LEAST):
+        way += ": refused, the least"
+    yield f"{found['net']}{', ' * bool(found['step'])}{found['step']}"
+    yield way
+    yield f"{int(budget) / 1e6:.1f} MB" if budget else ""
+    yield f"{int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB"
+    yield excess + " %" if excess else ""
+    yield f"{int(found['process_peak_bytes']) / 1e6:.1f} MB" if found["process_peak_bytes"] else ""
+    yield found["times_plain"]
+    yield f"{int(planned) / int(plain_ms):.2f}" if planned else ""
+    yield "same" if found["same_bits"] == "yes" else "other"
 
 
 def main():
