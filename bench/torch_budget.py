@@ -6,15 +6,20 @@
 
 PYTHON has torch, torchvision and transformers; cc is needed, for the counter. Peaks are those that
 tests/e2e/count_alloc.c counts, which is preloaded and sees the allocations of PyTorch's CPU allocator, not ebb's figures;
-they include temporaries inside of operators. Times are those of the processor, so that they can be compared on a machine that
-does other things as well; copies to a folder in memory count, waiting for a disk does not. Each way is a process of its own. The ways of a group take turns, one step
-each, with a plain loop among them; `times_plain` is over that one. The first three steps of each way are not timed: ebb
-records two and measures the third itself.
+they include temporaries inside of operators. `process_peak_bytes` is what the operating system says: by how much the process
+grew during a step, beside what was counted when the step began. It is taken in a process of its own, in which malloc gives
+freed memory back at once.
+
+Times are those of the processor, so that they can be compared on a machine that does other things as well; copies to a folder
+in memory count, waiting for a disk does not. `wall_ms` is by the clock, as is `planned_ms`. Each way is a process of its own.
+The ways of a group take turns, one step each, with a plain loop among them. `times_plain` is the median over the rounds of a
+way's time by the plain loop's in the same round. The first three steps of each way are not timed: ebb records two and measures
+the third itself. `same_bits`: all losses and the weights after the last round are those of the plain loop.
 
 Groups: each rival beside ebb with the rival's counted peak as the budget; then 60, 40 and 25 %. `recompute`: only
-activations are affected, and they are computed again. `move`: parameters, gradients and the optimizer's state move too,
-to a file in the folder. save_on_cpu's copies lie in memory that the counter does not see, as if the CPU were a card.
-`overhead`: a budget that fits, so that nothing moves.
+activations are affected, and they are computed again. `file`: what autograd saves may also move to a file in the folder.
+`move`: parameters, gradients and the optimizer's state move too. save_on_cpu's copies lie in memory that the counter does not
+see, as if the CPU were a card. `overhead`: a budget that fits, so that nothing moves.
 """
 import argparse
 import contextlib
@@ -35,13 +40,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
 
 from provenance import commit
-from torch_counted import TESTS, Counter, preload
+from torch_counted import TESTS, Counter, Growth, preload
 
 
-COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p10_ms", "p90_ms", "times_plain",
-           "planned_ms", "budget_bytes", "planned_peak_bytes", "counted_peak_bytes", "excess_percent", "recomputed_ops",
-           "moved_out_bytes", "same_bits", "message")
+COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p10_ms", "p90_ms", "times_plain", "wall_ms",
+           "planned_ms", "budget_bytes", "planned_peak_bytes", "counted_peak_bytes", "excess_percent", "process_peak_bytes",
+           "process_excess_percent", "recomputed_ops", "moved_out_bytes", "same_bits", "message")
 N_UNTIMED = 3
+N_GROWING = 5  # steps of the process that is watched from outside
 RIVALS = "checkpoint per block", "save_on_cpu"
 LEAST = ", the least"  # of a way whose budget was refused, so that it got the least that ebb named
 
@@ -74,14 +80,14 @@ def bits_of(losses, model):
     return digest.hexdigest()
 
 
-def serve(way, net, step, args, budget, ask, tell):
+def serve(way, net, step, args, budget, grows, ask, tell):
     """A process that trains in one way, a step each time it is asked."""
     import torch
     import torch_budget_nets
     import torch_models
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    counter = Counter()
+    counter, growth = Counter(), Growth() if grows else None
     counter.peak()
     before = counter.bytes
     torch.manual_seed(5)
@@ -102,11 +108,17 @@ def serve(way, net, step, args, budget, ask, tell):
         data = batch(i)
         gc.collect()
         counter.peak()
+        counted = counter.bytes - before
         try:
-            begin = time.process_time()
+            if growth is not None:
+                growth.begin()
+            begin, wall = time.process_time(), time.perf_counter()
             with around():
                 losses.append(torch_budget_nets.STEPS[step](model, data, loss_of, optimizer).item())
-            told = {"seconds": time.process_time() - begin, "peak": counter.peak() - before}
+            told = {"seconds": time.process_time() - begin, "wall": time.perf_counter() - wall}
+            if growth is not None:
+                told["process_peak"] = counted + growth.bytes()
+            told["peak"] = counter.peak() - before
         except Exception as error:
             told = {"error": f"{type(error).__name__}: {error}", "least": getattr(error, "least_bytes", None)}
             if told["least"] is None:
@@ -122,8 +134,8 @@ def serve(way, net, step, args, budget, ask, tell):
 
 
 class Way:
-    def __init__(self, way, net, step, args, budget=None):
-        self.way, self.budget, self.seconds, self.peaks, self.told = way, budget, [], [], {}
+    def __init__(self, way, net, step, args, budget=None, grows=False):
+        self.way, self.budget, self.told_each, self.told = way, budget, [], {}
         to_child, self._ask = os.pipe()
         self._tell, to_parent = os.pipe()
         self._child = os.fork()
@@ -132,7 +144,7 @@ class Way:
             with contextlib.suppress(BaseException):
                 os.close(self._ask)
                 os.close(self._tell)
-                serve(way, net, step, args, budget, os.fdopen(to_child, "rb"), os.fdopen(to_parent, "wb"))
+                serve(way, net, step, args, budget, grows, os.fdopen(to_child, "rb"), os.fdopen(to_parent, "wb"))
                 status = 0
             os._exit(status)
         os.close(to_child)
@@ -142,14 +154,13 @@ class Way:
     def step(self):
         if "error" in self.told:
             return
-        os.write(self._ask, b"\n")
         try:
+            os.write(self._ask, b"\n")
             self.told = pickle.load(self._tell)
-        except EOFError:
+        except (BrokenPipeError, EOFError):
             self.told = {"error": "the process ended", "summary": {}}
         if "error" not in self.told:
-            self.seconds.append(self.told["seconds"])
-            self.peaks.append(self.told["peak"])
+            self.told_each.append(self.told)
 
     def end(self):
         with contextlib.suppress(BrokenPipeError):
@@ -158,12 +169,23 @@ class Way:
         self._tell.close()
         os.waitpid(self._child, 0)
 
-    peak = property(lambda self: max(self.peaks[1:]))
-    times = property(lambda self: sorted(1e3 * s for s in self.seconds[N_UNTIMED:]))
+    def timed(self, key):
+        """What was told of each step that is timed, in turn."""
+        return [told[key] for told in self.told_each[N_UNTIMED:]]
 
 
-def row(group, way, plain):
-    told, times = way.told["summary"], way.times
+def process_peak(way, net, step, args):
+    """The highest of a process of its own, in steps like the timed ones, and what was counted then; None: it could not train."""
+    one = Way(way.way, net, step, args, way.told["summary"].get("budget_bytes"), grows=True)
+    for _ in range(N_GROWING):
+        one.step()
+    one.end()
+    return None if "error" in one.told else max((told["process_peak"], told["peak"]) for told in one.told_each[N_UNTIMED:])
+
+
+def row(group, way, plain, process):
+    told, seconds = way.told["summary"], way.timed("seconds")
+    times = sorted(1e3 * s for s in seconds)
     planned = told.get("peak_planned_bytes")
     found = {"group": group, "way": way.way, "n": len(times), "message": way.told.get("error", ""),
              "budget_bytes": told.get("budget_bytes", way.told.get("least") or ""), "planned_peak_bytes": planned,
@@ -171,13 +193,15 @@ def row(group, way, plain):
     if told.get("step_planned_s"):
         found["planned_ms"] = f"{1e3 * told['step_planned_s']:.0f}"
     if times:
-        peak = max(way.peaks[N_UNTIMED:])
+        peak, ratios = max(way.timed("peak")), (mine / plains for mine, plains in zip(seconds, plain.timed("seconds")))
         found.update(step_ms=f"{statistics.median(times):.0f}", p10_ms=f"{times[len(times) // 10]:.0f}",
                      p90_ms=f"{times[-1 - len(times) // 10]:.0f}", counted_peak_bytes=peak,
-                     times_plain=f"{statistics.median(times) / statistics.median(plain.times):.3f}",
+                     times_plain=f"{statistics.median(ratios):.3f}", wall_ms=f"{1e3 * statistics.median(way.timed('wall')):.0f}",
                      same_bits="yes" if way.told.get("bits") == plain.told.get("bits") else "no")
         if planned:
             found["excess_percent"] = f"{100 * (peak / planned - 1):.3f}"
+    if process is not None:
+        found.update(process_peak_bytes=process[0], process_excess_percent=f"{100 * (process[0] / process[1] - 1):.3f}")
     return found
 
 
@@ -191,12 +215,13 @@ def group(name, ways, net, step, args, writer):
             if least and not way.way.endswith("least"):
                 way.end()
                 running[i] = Way(way.way + LEAST, net, step, args, least)
-                while len(running[i].peaks) <= len(running[0].peaks) - 1 and "error" not in running[i].told:
+                while len(running[i].told_each) < len(running[0].told_each) and "error" not in running[i].told:
                     running[i].step()
     for way in running:
-        writer({"net": net, "step": step, **row(name, way, running[0])})
         way.end()
-    return running
+    for way in running:
+        grown = process_peak(way, net, step, args) if args.grown and "error" not in way.told else None
+        writer({"net": net, "step": step, **row(name, way, running[0], grown)})
 
 
 def peak_of(way, net, step, args):
@@ -204,7 +229,7 @@ def peak_of(way, net, step, args):
     one.step()
     one.step()
     one.end()
-    return one.peak
+    return one.told["peak"]
 
 
 def measure(net, step, args, writer):
@@ -220,29 +245,42 @@ def measure(net, step, args, writer):
     if "overhead" in wanted:
         group("overhead", [("ebb recompute", "100%")], net, step, args, writer)
     if "shares" in wanted:
-        group("shares", [("ebb recompute 60%", "60%"), *((f"ebb move {share}%", f"{share}%") for share in (60, 40, 25))],
-              net, step, args, writer)
+        group("shares", [("ebb recompute 60%", "60%")] * args.recompute +
+              [(f"ebb move {share}%", f"{share}%") for share in (60, 40, 25)], net, step, args, writer)
 
 
 def table(path):
     """The rows of a CSV as the table of docs/pytorch.md."""
-    print("| network | way | budget | counted peak | beyond the plan | time | bits |\n| --- | --- | --- | --- | --- | --- | --- |")
+    head = ("network", "way", "budget", "counted peak", "beyond the plan", "process", "time", "predicted", "bits")
+    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     with open(path) as file:
+        plain_ms = None
         for found in csv.DictReader(file):
-            if found["way"] == "plain" and found["group"] != "shares":
-                continue
-            budget, excess = (found[key] for key in ("budget_bytes", "excess_percent"))
-            way = found["way"].removesuffix(LEAST)
-            if found["group"].startswith("as ") and budget:
-                way += ", given the peak of " + found["group"][3:].replace("save_on_cpu", "`save_on_cpu`")
-            elif way.endswith("%"):
-                way = re.sub(r" (\d+)%$", r", given \1 %", way)
-            if found["way"].endswith(LEAST):
-                way += ": refused, the least"
-            print(f"| {found['net']}{', ' * bool(found['step'])}{found['step']} | {way} | "
-                  f"{f'{int(budget) / 1e6:.1f} MB' if budget else ''} | {int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB | "
-                  f"{excess + ' %' if excess else ''} | {found['times_plain']} | "
-                  f"{'same' if found['same_bits'] == 'yes' else 'other'} |")
+            if found["way"] == "plain":
+                plain_ms = found["step_ms"]
+            if found["way"] != "plain" or found["group"] == "shares":
+                print(f"| {' | '.join(cells(found, plain_ms))} |")
+
+
+def cells(found, plain_ms):
+    """plain_ms: what the plain loop took that went in turn with this way."""
+    budget, excess, planned = (found[key] for key in ("budget_bytes", "excess_percent", "planned_ms"))
+    way = found["way"].removesuffix(LEAST)
+    if found["group"].startswith("as ") and budget:
+        way += ", given the peak of " + found["group"][3:].replace("save_on_cpu", "`save_on_cpu`")
+    elif way.endswith("%"):
+        way = re.sub(r" (\d+)%$", r", given \1 %", way)
+    if found["way"].endswith(LEAST):
+        way += ": refused, the least"
+    yield f"{found['net']}{', ' * bool(found['step'])}{found['step']}"
+    yield way
+    yield f"{int(budget) / 1e6:.1f} MB" if budget else ""
+    yield f"{int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB"
+    yield excess + " %" if excess else ""
+    yield f"{int(found['process_peak_bytes']) / 1e6:.1f} MB" if found["process_peak_bytes"] else ""
+    yield found["times_plain"]
+    yield f"{int(planned) / int(plain_ms):.2f}" if planned else ""
+    yield "same" if found["same_bits"] == "yes" else "other"
 
 
 def main():
@@ -251,6 +289,8 @@ def main():
     parser.add_argument("--nets", default="gpt2,vit_b_16,resnet50,unet,lstm")
     parser.add_argument("--steps", default="", help="kinds of steps: '', accumulated, bf16")
     parser.add_argument("--groups", default=",".join((*RIVALS, "overhead", "shares")))
+    parser.add_argument("--no-grown", dest="grown", action="store_false", help="do not measure how processes grow")
+    parser.add_argument("--no-recompute", dest="recompute", action="store_false", help="no share without a folder")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("--spill", default=tempfile.gettempdir())

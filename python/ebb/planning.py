@@ -23,7 +23,10 @@ NO_LIMIT = (1 << 64) - 1
 
 
 class NoFit(ValueError):
-    """No plan keeps the budget. least_budget_bytes: one that has a plan; 0: not known."""
+    """No plan keeps the budget. least_budget_bytes: one that has a plan; 0: not known. roomier: another one that is not much
+    larger and its time by that of the least, or None."""
+
+    roomier = None
 
     def __init__(self, message, least_budget_bytes):
         super().__init__(message)

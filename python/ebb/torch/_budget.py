@@ -375,16 +375,18 @@ class Budget:
         try:
             fit = _fit.fit(recording, self._bytes, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside_bytes)
         except planning.NoFit as error:
-            raise DoesNotFit("\n".join([str(error), *self._hints(error.least_budget_bytes, plain_bytes)]),
+            raise DoesNotFit("\n".join([str(error), *self._hints(error.least_budget_bytes, plain_bytes, error.roomier)]),
                              error.least_budget_bytes) from None
         self._teller.result("follow", _found(fit))
         return fit
 
-    def _hints(self, least_bytes, plain_bytes):
+    def _hints(self, least_bytes, plain_bytes, roomier):
         """What else to type."""
         yield f"without a plan it needs {plain_bytes} bytes"
         if least_bytes < plain_bytes:
             yield f"the least that a plan keeps: ebb.torch.Budget({least_bytes})"
+        if roomier is not None:
+            yield f"with ebb.torch.Budget({roomier[0]}) a step should take {roomier[1]:.2f} times as long as with the least"
         if not self._has_tier:
             yield 'less may do with spill="ram" or spill="/a/folder", where tensors may move to'
         elif not self._owned.may_leave:

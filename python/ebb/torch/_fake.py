@@ -13,12 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.flop_counter import flop_registry
 
 from ._operators import tensors_in
 from ._owned import Owned
+from ._reckoned import reckoned_ns
 from ._recording import Recording
-from ._repeat import repeat_of
 from ._steps import Recorder
 from ._tensors import over
 
@@ -132,16 +131,7 @@ class _Recorder(Recorder):
 
     def _run(self, func, args, kwargs):
         result = func(*args, **kwargs)
-        repeat = repeat_of(func)
-        if repeat.is_view or repeat.is_unwritten:
-            return result, 0, 0
-        count = flop_registry.get(func._overloadpacket)
-        flops = count(*args, **kwargs, out_val=result) if count is not None else 0
-        n_bytes = sum(tensor.nbytes * (is_read + is_written)
-                      for tensor, is_read, is_written in repeat.operator.tensors(args, kwargs))
-        if not func._schema.is_mutable:
-            n_bytes += sum(tensor.nbytes for tensor in tensors_in(result))
-        return result, self._machine.step_ns(flops, n_bytes), 0
+        return result, reckoned_ns(self._machine, func, args, kwargs, result), 0
 
 
 class _Step(TorchDispatchMode):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
 from .. import planning
-from ._layout import Layout
+from ._layout import MEASURED, NONE, RECKONED, Layout
 from ._recording import NOTHING, STATES
 from ._schedule import peak, plain
 
+_POLICIES = "budget", "best"
 _QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
+_ROOMIER, _CLEARLY = (1.02, 1.05, 1.1), 0.96  # of the least budget, of the time within it
 _NEAR = 1.02  # times as long a plan may take in which less leaves by itself: the backward pass is then not looked at
 
 
@@ -39,11 +41,30 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1, outsi
         found = _fastest(recording, layouts, room_bytes, machine, tier_bytes, effort, n_threads)
     if found is not None:
         return found
-    found = tightest(recording, tier_bytes, bytes_without)
-    if found.peak_bytes <= room_bytes:
-        return found.timed(layouts[found.layout], machine)
-    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes",
-                         found.peak_bytes + outside_bytes)
+    tight = [one.timed(layouts[one.layout], machine) for one in _tight(recording, tier_bytes)]
+    found = [one for one in tight if one.peak_bytes <= room_bytes]
+    if found:
+        return min(found, key=_time)
+    least = min([Fit(without, bytes_without, None), *tight], key=lambda one: one.peak_bytes)
+    error = planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes", least.peak_bytes + outside_bytes)
+    if least.plan is not None and not tier_bytes:  # where something moves, less memory seldom takes longer
+        error.roomier = _roomier(layouts, least, bytes_without, machine, outside_bytes)
+    raise error
+
+
+def _roomier(layouts, least, bytes_without, machine, outside_bytes):
+    """A budget a little above the least with which a step takes clearly less time: (bytes, by which its time is multiplied), or
+    None."""
+    for share in _ROOMIER:
+        room_bytes = int(share * least.peak_bytes)
+        found = fitted(layouts, room_bytes, machine, {}, 0) if room_bytes < bytes_without else None
+        if found is not None and _time(found) <= _CLEARLY * _time(least):
+            return room_bytes + outside_bytes, _time(found) / _time(least)
+    return None
+
+
+def _time(fit):
+    return fit.plan.iteration_ns
 
 
 def _fastest(recording, layouts, *asked):
@@ -60,9 +81,9 @@ def _fastest(recording, layouts, *asked):
     return next((one for one in found if one.plan.iteration_ns <= _NEAR * least_ns), None)
 
 
-def layouts_of(recording, is_timed=True):
+def layouts_of(recording, times=MEASURED):
     """The layouts of a recording, the fastest one first."""
-    return [Layout(recording, is_timed, lets_go) for lets_go in ((False, True) if recording.leftovers() else (False,))]
+    return [Layout(recording, times, lets_go) for lets_go in ((False, True) if recording.leftovers() else (False,))]
 
 
 def fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads=1, excess_bytes=0):
@@ -80,7 +101,7 @@ def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess
     if quick is None or effort == 0:
         return quick
     long = tries.fit(effort, _TRIES)
-    return min((fit for fit in (long, quick) if fit is not None), key=lambda fit: fit.plan.iteration_ns)
+    return min((fit for fit in (long, quick) if fit is not None), key=_time)
 
 
 class _Tries:
@@ -92,6 +113,7 @@ class _Tries:
 
     def fit(self, effort, n_tries):
         """A schedule that keeps the budget, or None."""
+        last = None  # of the plan before: its peak
         for _ in range(n_tries):
             aim = max(self._least, self._budget - self._layout.base_bytes - self._excess)
             try:
@@ -106,7 +128,10 @@ class _Tries:
                 return found
             if aim == self._least:
                 return None
-            self._excess += found.peak_bytes - self._budget
+            step = found.peak_bytes - self._budget
+            if found.plan.peak_bytes == last:  # which would be found again for whatever is not below it
+                step = max(step, aim - last + 1)
+            self._excess, last = self._excess + step, found.plan.peak_bytes
         return None
 
     def _planned(self, aim_bytes, effort):
@@ -122,14 +147,22 @@ def _followed(layout, plan):
     return Fit(schedule, peak(schedule), plan)
 
 
-def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):
-    """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
-    found = Fit(plain(recording), bytes_without, None)
-    for number, layout in enumerate(layouts_of(recording, is_timed=False)):
-        for policy in policies if layout.steps else ():
-            fit = _least(layout, tier_bytes, policy)
-            if fit is not None and fit.peak_bytes < found.peak_bytes:
-                found, found.layout = fit, number
+def tightest(recording, tier_bytes, bytes_without, policies=_POLICIES):
+    """The least peak that is found."""
+    found = _tight(recording, tier_bytes, policies)
+    return min([Fit(plain(recording), bytes_without, None), *found], key=lambda one: one.peak_bytes)
+
+
+def _tight(recording, tier_bytes, policies=_POLICIES):
+    """Schedules that need little. They do not depend on measured times, so a budget that they keep can be kept next time."""
+    found = []
+    for times in (NONE, RECKONED):
+        for number, layout in enumerate(layouts_of(recording, times)):
+            for policy in policies if layout.steps else ():
+                fit = _least(layout, tier_bytes, policy) if times == NONE or policy == "best" else None
+                if fit is not None:  # the times make no difference to the other policy
+                    fit.layout = number
+                    found.append(fit)
     return found
 
 

@@ -11,14 +11,17 @@ from ._recording import OP, UNPACK
 from ._repeat import repeat_of
 from ._schedule import Schedule
 
+MEASURED, RECKONED, NONE = range(3)  # times of a layout
+
 
 class Layout:
     """A recording as a program: `program`; `steps`, the entry of each step or None; `base_bytes`, which are always
-    there; `steps_ns`, of all steps once; `storages`, the storage of each tensor. Without times each step of the program
-    takes one nanosecond. lets_go: the gradients that the step leaves behind leave after their last use."""
+    there; `steps_ns`, of all steps once; `storages`, the storage of each tensor. times: those that were measured; those that
+    are reckoned from what operators do, which are the same each time; or none, where each step of the program takes one
+    nanosecond. lets_go: the gradients that the step leaves behind leave after their last use."""
 
-    def __init__(self, recording, is_timed=True, lets_go=False):
-        self.recording = recording
+    def __init__(self, recording, times=MEASURED, lets_go=False):
+        self.recording, self._times = recording, times
         self.leftovers = recording.leftovers() if lets_go else {}
         self._movable = [recording.is_held(number) for number in range(len(recording.storages))]
         self._fixed = self._fixed_bytes()
@@ -31,8 +34,11 @@ class Layout:
         for step in self._told:
             self.program.step(step["name"], step["reads"], step["writes"], step["updates"], step["phase"],
                               planning.EXACT if step["is_exact"] else planning.NEVER,
-                              step["scratch"] - self.base_bytes, step["ns"] if is_timed else 1)
+                              step["scratch"] - self.base_bytes, 1 if times == NONE else step["ns"])
         self.program.keep_order()  # the program runs as it does
+
+    def _ns(self, entries):
+        return sum(entry.reckoned_ns if self._times == RECKONED else entry.ns for entry in entries)
 
     def _fixed_bytes(self):
         """Of what no plan can move, at each entry, with what its operator takes while it runs."""
@@ -124,7 +130,7 @@ class Layout:
             self._tell_stretch(begin, end, alive)
         if has_rest:
             alive = sorted({number for first, gone, number in lives if gone > rest})
-            self._tell(None, "update", trace.UPDATE, max(fixed[rest:]), sum(e.ns for e in entries[rest:]), reads=alive)
+            self._tell(None, "update", trace.UPDATE, max(fixed[rest:]), self._ns(entries[rest:]), reads=alive)
 
     def _tell_stretch(self, begin, end, alive):
         """What happens from one entry on, up to another one."""
@@ -136,7 +142,7 @@ class Layout:
             reads.add(entry.storage)
         name, phase = ("backward", trace.BACKWARD) if begin <= self.recording.last_unpack or entry.is_backward else \
             ("update", trace.UPDATE)
-        self._tell(begin, name, phase, max(self._fixed[begin:end]), sum(e.ns for e in self.recording.entries[begin:end]),
+        self._tell(begin, name, phase, max(self._fixed[begin:end]), self._ns(self.recording.entries[begin:end]),
                    sorted(reads | alive), births, updates)
 
     def _room_for_repeats(self):
@@ -166,7 +172,7 @@ class Layout:
         is_exact = entry.is_exact and i not in self._inexact and bool(births or updates) and \
             not any(number in self.recording.lasting for number in updates) and \
             len(births) == len(entry.births)
-        ns = entry.ns + (self.recording.again_ns if is_exact else 0)
+        ns = self._ns([entry]) + (self.recording.again_ns if is_exact else 0)
         self._tell(i, entry.func._schema.name, trace.FORWARD, scratch, ns, reads, births, updates, is_exact)
 
     def schedule(self, plan):

@@ -17,10 +17,12 @@ import weakref
 
 import torch
 
+from .. import planning
 from . import _inside, _tensors
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
+from ._reckoned import reckoned_ns
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
     parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
@@ -53,6 +55,7 @@ class Recorder:
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None, gradient_bytes=lambda: None):
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
+        self._nominal = planning.Machine()
         self._gradient_bytes, self._counted, self._n_optimizer_steps = gradient_bytes, set(), 0  # _counted: kinds of entries
         self.is_guarded = pager is not None
         self._recent = Recent(pager) if pager is not None and limit_bytes is not None else None
@@ -192,6 +195,7 @@ class Recorder:
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
         live_bytes = self.live_bytes
         result, entry.ns, most_bytes = self._run(func, args, kwargs)
+        entry.reckoned_ns = reckoned_ns(self._nominal, func, args, kwargs, result)
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
