@@ -26,6 +26,7 @@
  * Takes gaps * (gaps + places).
  */
 #include "plan/away.h"
+#include "plan/g10.h"
 
 #include <math.h>
 
@@ -40,6 +41,7 @@ typedef struct g10 {
     uint64_t *held[EBB_MAX_TIERS];    /* [n]: of each tier */
     double *over_ns;                  /* [n + 1]: how long places before this one are above the limit */
     bool *is_done;                    /* [n_gaps]: chosen, or it stays */
+    ebb_g10 told;
 } g10;
 
 /* ---- the ways ----------------------------------------------------------------------------------- */
@@ -294,28 +296,49 @@ static void copy_always(ebb_away *away) {
     }
 }
 
+static uint32_t count_chosen(const g10 *g) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->away.n_gaps; i++) { n += g->away.chosen[i]; }
+    return n;
+}
+
+static void tell_hidden(g10 *g) {
+    int64_t most = 0;
+    for (uint32_t p = 0; p < g->n; p++) { most = g->load[p] > most ? g->load[p] : most; }
+    g->told.hidden_bytes = (uint64_t)most;
+    g->told.n_hidden = count_chosen(g);
+}
+
 static ebb_status choose(g10 *g, ebb_draft *draft) {
     const int64_t limit = (int64_t)ebb_min_u64(g->away.input->limit_bytes, INT64_MAX);
     copy_always(&g->away);
     EBB_TRY(set_up(g));
     choose_hidden(g);
+    tell_hidden(g);
     for (uint32_t peak = ebb__away_peak(&g->away); g->away.load[peak] > limit; peak = ebb__away_peak(&g->away)) {
         if (!choose_longest(g, peak)) { return EBB_E_NO_FIT; }
     }
     (void)ebb__away_run(&g->away);
     memcpy(g->away.meant_ns, g->away.run_ns, (g->n + (size_t)1) * sizeof *g->away.meant_ns);
-    (void)ebb__away_run(&g->away);
+    g->told.time_ns = ebb__away_run(&g->away);
+    g->told.n_all = count_chosen(g);
     return ebb__away_draft(&g->away, draft);
 }
 
-static ebb_status draft_g10(const ebb_policy_input *input, ebb_draft *draft) {
+ebb_status ebb__g10_decide(const ebb_policy_input *input, ebb_draft *draft, ebb_g10 *told_out) {
     ebb_policy_input in_order = *input;
     g10 g = {0};
     in_order.order = NULL;
     ebb_status status = ebb__away_init(&g.away, &in_order);
     if (status == EBB_OK) { status = choose(&g, draft); }
+    *told_out = g.told;
     ebb__away_fini(&g.away);
     return status;
+}
+
+static ebb_status draft_g10(const ebb_policy_input *input, ebb_draft *draft) {
+    ebb_g10 told;
+    return ebb__g10_decide(input, draft, &told);
 }
 
 const ebb_policy ebb__policy_g10 = {
