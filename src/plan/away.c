@@ -59,11 +59,13 @@ static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_
     set_tier(a, g, tier);
 }
 
-/* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. */
+/* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. One that is both
+ * persistent and kept stays between its last use and its first. */
 static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
     const uint32_t n = (uint32_t)a->view.n_steps;
-    const bool has_copy = !is_written(uses, t), is_round = a->view.tensors[t].persistent;
+    const bool has_copy = !is_written(uses, t), is_kept = a->view.tensors[t].kept;
+    const bool is_round = a->view.tensors[t].persistent;
     const int64_t bytes = (int64_t)rounded(a, a->view.tensors[t].size_bytes);
     const uint32_t first_version = a->n_versions;
     uint32_t ready = 0;
@@ -77,9 +79,9 @@ static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
             for (uint32_t s = use->step + 1; s < use[1].step; s++) { a->base[s] -= bytes; }
         } else if (!is_last) {
             add_gap(a, t, ready, use->step, use[1].step, has_copy);
-        } else if (is_round && uses->use[uses->start[t]].mode != EBB_WRITE) {
+        } else if (is_round && !is_kept && uses->use[uses->start[t]].mode != EBB_WRITE) {
             add_gap(a, t, ready, use->step, uses->use[uses->start[t]].step + n, has_copy);
-        } else if (a->view.tensors[t].kept) {
+        } else if (is_kept && !is_round) {
             add_gap(a, t, ready, use->step, n, has_copy);
         }
     }
@@ -154,7 +156,7 @@ static uint64_t leave_of(const void *item) {
     return ((const gap *)item)->leave;
 }
 
-/* A need at place 0 of the next iteration is n, as is the end: a kept tensor is not persistent. */
+/* A need at place 0 of the next iteration is n, as is the end: no kept tensor that is persistent has a gap there. */
 static bool goes_round(const away *a, const gap *g) {
     return g->need > a->n || (g->need == a->n && a->view.tensors[g->tensor].persistent);
 }
@@ -179,6 +181,7 @@ static ebb_status sort_gaps(away *a) {
 ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input) {
     ebb_uses uses;
     *a = (away){.input = input, .view = ebb__plan_view(input->program)};
+    a->n_tiers = ebb_machine_topology(input->machine)->n_tiers;
     ebb__bump_init(&a->bump, input->mem);
     EBB_TRY(ebb__program_uses(input->program, &a->bump, &uses));
     const size_t n = a->view.n_steps, n_gaps = a->view.n_accesses + 1;
@@ -316,7 +319,8 @@ typedef struct run {
     double now_ns, out_ns[EBB_MAX_TIERS], in_ns[EBB_MAX_TIERS];
     int64_t absent;                          /* bytes */
     uint32_t n_arriving, next_in, next_back; /* arriving is by `in` */
-    uint32_t n_leaving, next_drop, next_out;
+    uint32_t n_leaving, next_out;
+    uint32_t next_drop[EBB_MAX_TIERS]; /* of the leaving ones: each tier's are dropped in their order */
 } run;
 
 /* They are nearly in order. */
@@ -331,9 +335,23 @@ static void sort_arriving(run *r) {
     }
 }
 
-/* The next one that has not come back without being dropped. */
-static void drop_next(run *r, uint32_t step) {
-    gap *g = &r->a->gaps[r->a->leaving[r->next_drop++]];
+/* The tier whose next copy out ends first; EBB_MAX_TIERS: nothing is left to drop. */
+static uint32_t first_tier(run *r) {
+    const away *a = r->a;
+    uint32_t first = EBB_MAX_TIERS;
+    for (uint32_t t = 1; t < a->n_tiers; t++) {
+        uint32_t *at = &r->next_drop[t];
+        while (*at < r->n_leaving && a->gaps[a->leaving[*at]].tier != t) { (*at)++; }
+        if (*at == r->n_leaving) { continue; }
+        const double end_ns = a->gaps[a->leaving[*at]].out_end_ns;
+        if (first == EBB_MAX_TIERS || end_ns < a->gaps[a->leaving[r->next_drop[first]]].out_end_ns) { first = t; }
+    }
+    return first;
+}
+
+/* The next one of a tier, if it has not come back without being dropped. */
+static void drop_next(run *r, uint32_t tier, uint32_t step) {
+    gap *g = &r->a->gaps[r->a->leaving[r->next_drop[tier]++]];
     if (!goes_round(r->a, g) && g->in <= step) { return; }
     g->is_dropped = true;
     g->drop = step;
@@ -344,14 +362,19 @@ static void drop_next(run *r, uint32_t step) {
 /* Drop tensors until these bytes fit beside what is on the device at a step. */
 static void make_room(run *r, uint32_t step, int64_t bytes) {
     const int64_t limit = (int64_t)r->a->input->limit_bytes;
-    while (r->a->base[step] - r->absent + bytes > limit && r->next_drop < r->n_leaving) { drop_next(r, step); }
+    while (r->a->base[step] - r->absent + bytes > limit) {
+        const uint32_t tier = first_tier(r);
+        if (tier == EBB_MAX_TIERS) { break; }
+        drop_next(r, tier, step);
+    }
 }
 
 /* Drop what has been copied out. */
 static void drop_copied(run *r, uint32_t step) {
     const away *a = r->a;
-    while (r->next_drop < r->n_leaving && a->gaps[a->leaving[r->next_drop]].out_end_ns <= r->now_ns) {
-        drop_next(r, step);
+    for (uint32_t tier; (tier = first_tier(r)) != EBB_MAX_TIERS;) {
+        if (a->gaps[a->leaving[r->next_drop[tier]]].out_end_ns > r->now_ns) { break; }
+        drop_next(r, tier, step);
     }
 }
 
@@ -414,7 +437,8 @@ static void begin_run(run *r) {
 
 static void begin_lap(run *r) {
     away *a = r->a;
-    r->n_leaving = r->next_drop = r->next_in = r->next_back = r->next_out = 0;
+    r->n_leaving = r->next_in = r->next_back = r->next_out = 0;
+    memset(r->next_drop, 0, sizeof r->next_drop);
     for (uint32_t i = 0; i < r->n_arriving; i++) { a->has_out[a->gaps[a->leaving[i]].version] = false; }
     for (uint32_t i = 0; i < r->n_arriving; i++) {
         const gap *g = &a->gaps[a->leaving[i]];
@@ -429,12 +453,11 @@ static void end_lap(run *r) {
     copy_out(r, n);
     arrive(r, n);
     wait_for(r, n);
-    while (r->next_drop < r->n_leaving) {
-        const bool goes = goes_round(a, &a->gaps[a->leaving[r->next_drop]]);
-        if (goes) {
-            drop_next(r, n);
+    for (uint32_t tier; (tier = first_tier(r)) != EBB_MAX_TIERS;) {
+        if (goes_round(a, &a->gaps[a->leaving[r->next_drop[tier]]])) {
+            drop_next(r, tier, n);
         } else {
-            r->next_drop++;
+            r->next_drop[tier]++;
         }
     }
     for (uint32_t i = 0; i < r->n_arriving; i++) { a->gaps[a->leaving[i]].out_end_ns -= r->now_ns; }

@@ -11,7 +11,7 @@
  *                    begins. What leaves first is copied first. What nothing wrote since its last copy is not copied
  *
  *      a drop        comes as late as it can: where a step or a copy in wants the room. What wants it waits for the
- *                    copy out
+ *                    copy out. Of several tiers the one goes whose copy out ends first
  *
  *      a copy in     begins so late that it and those after it end in time, or as soon after that as there is room
  *
@@ -48,6 +48,7 @@ typedef struct ebb_away {
     const ebb_policy_input *input;
     ebb_program_view view;
     ebb_bump bump;
+    uint32_t n_tiers;   /* of the machine */
     uint32_t n;         /* places */
     uint32_t *step;     /* [n + 1]: the first of each place */
     double *begin_ns;   /* [n + 1]: if nothing waits */

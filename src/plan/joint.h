@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules that choose, one tensor after the other, what is copied out and what is computed again: the policies capuchin,
- * mu-two and g10. What they share is here: gaps between two uses of a tensor, what it would cost to be without the
+ * Rules that choose, one tensor after the other, what is copied out and what is computed again: the policies capuchin
+ * and mu-two. What they share is here: gaps between two uses of a tensor, what it would cost to be without the
  * tensor there, and the plan that follows from the choices.
  *
  * A rule works on the steps of the program, at the times at which they begin if nothing waits. Where the load is

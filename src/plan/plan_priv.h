@@ -299,7 +299,7 @@ extern const ebb_policy ebb__policy_recompute_cost_aware, ebb__policy_recompute_
 extern const ebb_policy ebb__policy_sqrt_n, ebb__policy_route;
 extern const ebb_policy ebb__policy_revolve, ebb__policy_mixed;
 extern const ebb_policy ebb__policy_chen_greedy, ebb__policy_ap_sqrt_n, ebb__policy_ap_greedy;
-extern const ebb_policy ebb__policy_capuchin, ebb__policy_mu_two, ebb__policy_g10;
+extern const ebb_policy ebb__policy_capuchin, ebb__policy_mu_two, ebb__policy_g10, ebb__policy_flashneuron;
 extern const ebb_policy ebb__policy_vdnn_all, ebb__policy_vdnn_conv, ebb__policy_utp;
 extern const ebb_policy ebb__policy_tensor_cache, ebb__policy_tensor_cache_next, ebb__policy_superneurons;
 

@@ -42,7 +42,8 @@ static const ebb_policy *const policies[] = {&ebb__policy_none,
                                              &ebb__policy_dtr_eq,
                                              &ebb__policy_capuchin,
                                              &ebb__policy_mu_two,
-                                             &ebb__policy_g10};
+                                             &ebb__policy_g10,
+                                             &ebb__policy_flashneuron};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
 const char *ebb_policy_name(size_t idx, const char **about_out) {

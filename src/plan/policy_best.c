@@ -621,6 +621,7 @@ static const ebb_policy *const rivals[] = {
     &ebb__policy_capuchin,
     &ebb__policy_mu_two,
     &ebb__policy_g10,
+    &ebb__policy_flashneuron,
     &ebb__policy_dtr,
     &ebb__policy_dtr_eq,
 };

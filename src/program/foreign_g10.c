@@ -16,7 +16,8 @@
  * A tensor that is global lives on into the next iteration. A kernel that names a tensor as an input and as an output
  * updates it; a tensor that is an output when it was there already is updated too. One that is an input before any
  * kernel made it comes from outside: a step that takes no time and never runs again makes it just before. A kernel
- * that names a tensor twice needs it once.
+ * that names a tensor twice needs it once. makeLoss makes the gradient of the output, and the backward pass begins with
+ * it.
  */
 #include "program/foreign_priv.h"
 
@@ -37,6 +38,7 @@ typedef struct g10_trace {
     EBB_VEC(bool) has_content;
     /* of the kernel at hand */
     bool is_open, has_time, is_in_list, is_output;
+    bool is_turned; /* makeLoss has come */
     uint64_t id;
     const char *name, *parent;
     uint64_t cycles;
@@ -97,10 +99,11 @@ static bool take_number(const char **at, uint64_t *number_out) {
 
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
-static ebb_phase phase_of(const char *name) {
+static ebb_phase phase_of(const char *name, bool is_turned) {
     if (strstr(name, "Backward") != NULL || strstr(name, "backward") != NULL) { return EBB_PHASE_BACKWARD; }
     if (strstr(name, "Gradient") != NULL || strstr(name, "_Grad") != NULL) { return EBB_PHASE_BACKWARD; }
-    return strstr(name, "Apply") != NULL || strstr(name, "Update") != NULL ? EBB_PHASE_UPDATE : EBB_PHASE_FORWARD;
+    if (strstr(name, "Apply") != NULL || strstr(name, "Update") != NULL) { return EBB_PHASE_UPDATE; }
+    return is_turned ? EBB_PHASE_BACKWARD : EBB_PHASE_FORWARD;
 }
 
 static ebb_status begin_kernel(g10_trace *g, const char *at) {
@@ -146,7 +149,9 @@ static ebb_status end_kernel(g10_trace *g) {
     if (name == NULL) { return EBB_E_NO_MEMORY; }
     const double ns = round((double)g->cycles * NS_PER_CYCLE);
     EBB_TRY(bring_inputs(g));
-    EBB_TRY(ebb__foreign_add_step(g->f, name, g->name, phase_of(g->name), (uint64_t)ns));
+    g->is_turned = g->is_turned || strcmp(g->name, "makeLoss") == 0;
+    const ebb_phase phase = phase_of(g->name, g->is_turned);
+    EBB_TRY(ebb__foreign_add_step(g->f, name, g->name, phase, (uint64_t)ns));
     for (size_t i = 0; i < g->accesses.n; i++) {
         const ebb_access *access = &g->accesses.data[i];
         const uint32_t t = access->tensor;

@@ -52,7 +52,7 @@ cat >machine.json <<END
  "rates": {"flops_per_s": 7e12, "bytes_per_s": 4e11, "overhead_ns": 5000}}
 END
 run "rules that copy and compute again" out compare resnet_cifar:1 --backend dry --batch 64 --machine machine.json \
-    --effort 0 --memory 80%..20%:15% --policies capuchin,mu-two,g10
+    --effort 0 --memory 80%..20%:15% --policies capuchin,mu-two,g10,flashneuron
 
 # A rule may have a plan for the nominal machine only, and that may be the fastest of all.
 run "a rule with a nominal plan alone" out compare mlp --backend dry --machine machine.json --memory 85% \

@@ -136,7 +136,8 @@ static void test_paper_policies_oom(void **state) {
                                            "mixed",
                                            "capuchin",
                                            "mu-two",
-                                           "g10"};
+                                           "g10",
+                                           "flashneuron"};
     ebb_machine *m = NULL;
     ebb_program *p = random_program(3);
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);

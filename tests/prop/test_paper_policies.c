@@ -29,6 +29,7 @@ static const char *const policies[] = {
     "capuchin",
     "mu-two",
     "g10",
+    "flashneuron",
 };
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 

@@ -267,6 +267,18 @@ static void test_g10(void **state) {
            "| Conv2d 6/1=Conv2d_Backward_Weight b 6 u2 u0");
 }
 
+/* The backward pass begins with makeLoss; a sum of gradients is not named as one. */
+static void test_g10_turn(void **state) {
+    (void)state;
+    expect(KERNEL("0", "Tanh_Forward", "12") OUT TENSOR("4", "0", "16") END KERNEL("1", "makeLoss", "12")
+               IN TENSOR("4", "0", "16") OUT TENSOR("5", "0", "16") END KERNEL("2", "Add_MultiGredient", "12")
+                   IN TENSOR("5", "0", "16") OUT TENSOR("6", "1", "16") END KERNEL("3", "Apply_Grad", "12")
+                       IN TENSOR("5", "0", "16") OUT TENSOR("6", "1", "16") END,
+           NULL,
+           "tensor4:16 tensor5:16 tensor6:16P | Tanh_Forward/0=Tanh_Forward f 10 w0| makeLoss/1=makeLoss b 10 r0 w1"
+           "| Add_MultiGredient/2=Add_MultiGredient b 10 r1 u2| Apply_Grad/3=Apply_Grad b 10 r1 u2");
+}
+
 static void test_g10_refused(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -338,6 +350,7 @@ int main(void) {
         cmocka_unit_test(test_min_cut),
         cmocka_unit_test(test_min_cut_refused),
         cmocka_unit_test(test_g10),
+        cmocka_unit_test(test_g10_turn),
         cmocka_unit_test(test_g10_refused),
         cmocka_unit_test(test_formats),
         cmocka_unit_test(test_names),

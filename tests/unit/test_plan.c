@@ -221,7 +221,7 @@ static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_c
 static void test_fastest_tier(void **state) {
     (void)state;
     enum { ANY = 1000 };
-    static const char *const policies[] = {"budget", "best", "swap", "tensor-cache", "g10"};
+    static const char *const policies[] = {"budget", "best", "swap", "tensor-cache"};
     static const tier_case cases[] = {
         {{0, 3e9, 2e9, 1e9}, {0}, {0, 100, ANY, ANY}, {0, 100, 100, 0}},      /* host, disk, remote */
         {{0, 3e9, 1e9, 2e9}, {0}, {0, 100, ANY, ANY}, {0, 100, 0, 100}},      /* host, remote, disk */

@@ -104,14 +104,6 @@ static void mu_two(void **state) {
     expect(&ebb__policy_mu_two, false, 7 * COPY_NS, A, EBB_NO_TENSOR);
 }
 
-/* The most relief for the time of copies: B is gone for 80 ns of what is over the limit, A for 20. When neither helps
- * at all, the one for which computing waits least. */
-static void g10(void **state) {
-    (void)state;
-    expect(&ebb__policy_g10, true, COPY_NS, B, EBB_NO_TENSOR);
-    expect(&ebb__policy_g10, true, 100 * COPY_NS, A, EBB_NO_TENSOR);
-}
-
 /* As coded, a copy out waits for 4 accesses after one that reads, and for 6 after one that writes: here each step has
  * two accesses. How many steps after the tensor's last use before the peak does its copy begin? */
 static size_t find_wait(bool is_written, bool as_coded) {
@@ -238,7 +230,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(capuchin),
         cmocka_unit_test(mu_two),
-        cmocka_unit_test(g10),
         cmocka_unit_test(every_root_is_kept),
         cmocka_unit_test(greedy_keeps_what_fits),
         cmocka_unit_test(autoswap_waits_as_coded),
