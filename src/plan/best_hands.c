@@ -71,33 +71,6 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
     }
 }
 
-static void raise_over(uint64_t *over, uint32_t first, uint32_t last, uint64_t bytes) {
-    for (uint32_t p = first; p <= last; p++) { over[p] = ebb_max_u64(over[p], bytes); }
-}
-
-/* At each place, by how much what is there is above the budget. */
-static ebb_status find_excess(const ebb_policy_input *input, const ebb_plan *plan, uint64_t *over) {
-    const size_t n_actions = plan->actions.n;
-    uint32_t *place = ebb__alloc(plan->mem, n_actions, sizeof *place), n = 0;
-    if (place == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t a = 0; a < n_actions; a++) {
-        place[a] = n;
-        n += plan->actions.data[a].kind == EBB_ACT_RUN;
-    }
-    memset(over, 0, (n + 1) * sizeof *over);
-    for (size_t i = 0; i < plan->stays.n; i++) {
-        const ebb_stay *stay = &plan->stays.data[i];
-        const uint64_t end = stay->offset + stay->size_bytes;
-        if (end <= input->budget_bytes) { continue; }
-        const bool is_around = stay->first >= stay->last;
-        const uint32_t first = place[stay->first], last = place[(stay->last + n_actions - 1) % n_actions];
-        raise_over(over, first, is_around ? n : last, end - input->budget_bytes);
-        if (is_around) { raise_over(over, 0, last, end - input->budget_bytes); }
-    }
-    ebb__free(plan->mem, place);
-    return EBB_OK;
-}
-
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
                            uint64_t *bytes_out, uint64_t *over) {
     const uint64_t alignment = ebb_program_alignment_bytes(input->program);
@@ -119,7 +92,7 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }
-    if (st == EBB_OK && over != NULL) { st = find_excess(input, plan, over); }
+    if (st == EBB_OK && over != NULL) { st = ebb__best_find_excess(plan, input->budget_bytes, over); }
     ebb_plan_destroy(plan);
     return st;
 }

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a placed plan needs more than the budget: at the places where a stack of tensors reaches above it, not for as
+ * long as the topmost one stays.
+ */
+#include "plan/best.h"
+#include "plan_support.h"
+
+#define BUDGET 100u
+#define N_RUNS 6u
+
+typedef struct stay {
+    uint64_t first, last, offset, size_bytes;
+} stay;
+
+/* The excess at each place of a plan of six runs. */
+static void find(const stay *stays, size_t n, uint64_t over[N_RUNS + 1]) {
+    ebb_plan plan = {.mem = ebb__mem_or_default(NULL), .alignment_bytes = 1};
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        const ebb_action run = ACT_RUN(i);
+        assert_int_equal(EBB_PUSH(NULL, &plan.actions, run), EBB_OK);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const ebb_stay own = {i, stays[i].first, stays[i].last, stays[i].offset, stays[i].size_bytes, 0};
+        assert_int_equal(EBB_PUSH(NULL, &plan.stays, own), EBB_OK);
+    }
+    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, over), EBB_OK);
+    EBB_VEC_FINI(NULL, &plan.actions);
+    EBB_VEC_FINI(NULL, &plan.stays);
+}
+
+static void assert_over(const stay *stays, size_t n, const uint64_t *expected) {
+    uint64_t over[N_RUNS + 1];
+    find(stays, n, over);
+    for (uint32_t p = 0; p <= N_RUNS; p++) { assert_int_equal(over[p], expected[p]); }
+}
+
+static void test_a_small_one_lies_on_a_large_one(void **state) {
+    (void)state;
+    const stay stays[] = {{0, 6, 0, 40}, {2, 4, 40, 70}, {4, 6, 40, 20}, {0, 6, 110, 5}};
+    assert_over(stays, 4, (uint64_t[]){0, 0, 15, 15, 0, 0, 0});
+}
+
+/* The lowest has gone when the topmost comes. */
+static void test_a_stack_begins_anew(void **state) {
+    (void)state;
+    const stay stays[] = {{0, 2, 0, 60}, {1, 3, 60, 30}, {2, 4, 90, 30}};
+    assert_over(stays, 3, (uint64_t[]){0, 0, 20, 0, 0, 0, 0});
+}
+
+static void test_nothing_lies_below(void **state) {
+    (void)state;
+    const stay stays[] = {{0, 2, 50, 60}, {4, 1, 120, 10}};
+    assert_over(stays, 2, (uint64_t[]){30, 10, 0, 0, 30, 30, 30});
+}
+
+static void test_all_fits(void **state) {
+    (void)state;
+    const stay stays[] = {{0, 6, 0, 40}, {2, 4, 40, 60}};
+    assert_over(stays, 2, (uint64_t[]){0, 0, 0, 0, 0, 0, 0});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_small_one_lies_on_a_large_one),
+        cmocka_unit_test(test_a_stack_begins_anew),
+        cmocka_unit_test(test_nothing_lies_below),
+        cmocka_unit_test(test_all_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
