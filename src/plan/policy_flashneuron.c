@@ -3,17 +3,19 @@
  * The policy flashneuron: Bae et al., "FlashNeuron: SSD-Enabled Large-Batch Training of Very Deep Neural Networks",
  * FAST 2021, with its linear selection alone, as the simulator of G10 (Zhang et al., MICRO 2023) runs it.
  *
- *  1. Selection. The turn is the first step that is not of the forward pass. What is used before the turn and read
- * after it may leave. In the order in which steps first use them, such tensors leave until the others take less than
- * the line: the memory less what never leaves and less the most that one step touches.
- *  2. A tensor that leaves is copied out after its last use before the turn, one after the other. Its bytes are free
- *     when the copy has ended. The step at the turn waits for all copies out.
- *  3. After each step from the turn on, copies in are asked for in the order of need, as long as the largest hole has
- *     more than the most that one step touches. What a step needs and is still away is copied in then, and the step
- *     waits.
- *  4. Memory is given out from both ends (two_ends.h): from the upper one to tensors that leave, from the lower one to
- *     all others. A step that finds no hole waits for the next copy to end. What never leaves, and the most that lives
- *     for one step alone, has its place from the beginning.
+ * Selection. The turn is the first step that is not of the forward pass. What is used before the turn and read after it
+ * may leave. In the order in which steps first use them, such tensors leave until the others take less than the line:
+ * the memory less what never leaves and less the most that one step touches.
+ *
+ * Out. A tensor that leaves is copied out after its last use before the turn, one after the other. Its bytes are free
+ * when the copy has ended. The step at the turn waits for all copies out.
+ *
+ * In. After each step from the turn on, copies in are asked for in the order of need, as long as the largest hole has
+ * more than the most that one step touches. What a step needs and is still away is copied in then, and the step waits.
+ *
+ * Places. Memory is given out from both ends (two_ends.h): from the upper one to tensors that leave, from the lower one
+ * to all others. A step that finds no hole waits for the next copy to end. What never leaves, and the most that lives
+ * for one step alone, has its place from the beginning.
  *
  * Of one step's tensors the last one listed comes first. So all decisions follow from the times of the steps and of the
  * copies, and the time of an iteration comes out with them. In the plan a tensor leaves before the step that came next

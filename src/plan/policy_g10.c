@@ -4,16 +4,19 @@
  * Tensor Migrations", MICRO 2023, section 4.3, as the authors' simulator has it (scheduling_prefetch). Parameters
  * leave, too, also around the end of the iteration.
  *
- *  1. Until no load is above the limit, the gap leaves whose tensor would take the most bytes times time off the places
- *     that are above it. It counts from when half of its copy out is done until half of its copy in is, over the
+ * Choosing. Until no load is above the limit, the gap leaves whose tensor would take the most bytes times time off the
+ * places that are above it. It counts from when half of its copy out is done until half of its copy in is, over the
  * slowest tier, beside all copies chosen before. A gap of one step stays.
- *  2. It goes to the slowest tier over which both copies and half a copy more fit in the gap. If all of that tier's
+ *
+ * Tiers. It goes to the slowest tier over which both copies and half a copy more fit in the gap. If all of that tier's
  * time for copies out is taken until the copy would have ended alone, or it would end within the first place, it goes
  * to the next faster tier with room.
- *  3. A link's time is booked place by place. The copy out takes what is free from the beginning of the gap on, the
+ *
+ * Links. A link's time is booked place by place. The copy out takes what is free from the beginning of the gap on, the
  * copy in what is free back from its end. Where the two meet the gap stays. Otherwise its bytes are off the load
  * between them.
- *  4. When no gap is left, G10 lets page faults do the rest. Here gaps leave whose copies are not hidden: over the
+ *
+ * The rest. When no gap is left, G10 lets page faults do it. Here gaps leave whose copies are not hidden: over the
  * place with the highest load the one with the most bytes times time, as the simulator does for G10 without page
  * faults.
  *
