@@ -85,7 +85,7 @@ fi
 
 # Here a line every 0.025 s. The steps are long enough for that, and together for the time left, on a machine several
 # times faster than the usual one.
-EBB_PROGRESS_S=0.025 "$EBB" train resnet_cifar:1 --backend ref --batch 3 --steps 5 --threads 1 >out 2>err
+EBB_PROGRESS_S=0.025 "$EBB" train resnet_cifar:1 --backend ref --batch 8 --steps 5 --threads 1 >out 2>err
 equal "no terminal, long work: it ends well" $? 0
 check "no terminal, long work: kernels are counted" grep -q '^ebb: measuring kernels [0-9]* of [0-9]*$' err
 check "no terminal, long work: the first step" grep -q '^ebb: step 0 of 5' err

@@ -187,15 +187,14 @@ static void test_tiers(void **state) {
     ebb_program_destroy(p);
 }
 
-/* A chain whose two tensors leave, with a policy; the bytes of each tier that the plan takes. Links, by tier; a link
- * of 0 bytes a second stays as it was. */
+/* A chain whose two tensors leave, with a policy; the bytes of each tier that the plan takes. Returns what an iteration
+ * takes. Links, by tier; a link of 0 bytes a second stays as it was. */
 typedef struct tier_case {
     double bytes_per_s[4];
     uint64_t latency_ns[4], tier_bytes[4], wanted_bytes[4];
-    uint64_t wanted_ns; /* 0: any */
 } tier_case;
 
-static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_case *c, const char *policy) {
+static uint64_t check_tiers(const ebb_program *p, const ebb_machine *m, const tier_case *c, const char *policy) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_plan *plan = NULL;
     options.policy = policy;
@@ -206,15 +205,13 @@ static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_c
     const ebb_plan_summary sum = ebb_plan_get_summary(plan);
     ebb_timeline timeline;
     assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL), EBB_OK);
-    if (c->wanted_ns > 0 && timeline.iteration_ns != c->wanted_ns) {
-        fail_msg("%s: %zu ns, wanted %zu", policy, (size_t)timeline.iteration_ns, (size_t)c->wanted_ns);
-    }
     for (uint32_t t = 1; t < 4; t++) {
         if (sum.tier_bytes[t] == c->wanted_bytes[t]) { continue; }
         fail_msg("%s: tier %u has %zu bytes, wanted %zu", policy, t, (size_t)sum.tier_bytes[t],
                  (size_t)c->wanted_bytes[t]);
     }
     ebb_plan_destroy(plan);
+    return timeline.iteration_ns;
 }
 
 /* The fastest tier with room, there and back, whatever its number: the disk is number 2, the remote number 3. */
@@ -239,7 +236,7 @@ static void test_fastest_tier(void **state) {
         assert_int_equal(ebb_machine_add_remote(m, &remote), EBB_OK);
         assert_int_equal(remote, 3);
         for (uint32_t t = 1; t < 4; t++) { set_link(m, t, c->bytes_per_s[t], c->bytes_per_s[t], c->latency_ns[t]); }
-        for (size_t k = 0; k < sizeof policies / sizeof policies[0]; k++) { check_tiers(p, m, c, policies[k]); }
+        for (size_t k = 0; k < sizeof policies / sizeof policies[0]; k++) { (void)check_tiers(p, m, c, policies[k]); }
         ebb_machine_destroy(m);
     }
     ebb_program_destroy(p);
@@ -272,7 +269,9 @@ static void test_slow_tier(void **state) {
     ebb_machine_set_rates(m, 1e9, 1e9, 0);
     set_link(m, EBB_HOST, 1e9, 1e9, 0);
     set_link(m, EBB_DISK, 0.05e9, 0.05e9, 0);
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) { check_tiers(p, m, &wants, policies[i]); }
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        assert_int_equal(check_tiers(p, m, &wants, policies[i]), 9000);
+    }
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
 }
@@ -290,12 +289,14 @@ static void test_capacity(void **state) {
     uint32_t tier = 0;
     assert_int_equal(ebb__machine_parse(NULL, "text", text, sizeof text - 1, &m), EBB_OK);
     assert_int_equal(ebb_machine_add_tier(m, &large, &tier), EBB_OK); /* out of reach */
-    check_tiers(p, m, &wants, "budget");
-    check_tiers(p, m, &wants, "best");
+    (void)check_tiers(p, m, &wants, "budget");
+    (void)check_tiers(p, m, &wants, "best");
     ebb__machine_set_capacity(m, EBB_HOST, 200);
-    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
+    (void)check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}},
+                      "budget");
     ebb__machine_set_capacity(m, EBB_HOST, 1000); /* never reached */
-    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
+    (void)check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}},
+                      "budget");
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
 }
