@@ -26,7 +26,7 @@
  * What is away when follows from the gaps (away.h). There a copy in begins as late as is safe, or earlier where those
  * after it need the link. G10's begin as early as there is room. Tensors of less than a thousandth of the limit stay.
  *
- * Takes gaps * (gaps + places).
+ * Takes gaps * places, and what gaps that are looked at anew take.
  */
 #include "plan/away.h"
 #include "plan/g10.h"
@@ -43,7 +43,9 @@ typedef struct g10 {
     int64_t *load;                    /* [n]: with what is off */
     uint64_t *held[EBB_MAX_TIERS];    /* [n]: of each tier */
     double *over_ns;                  /* [n + 1]: how long places before this one are above the limit */
-    bool *is_done;                    /* [n_gaps]: chosen, or it stays */
+    uint32_t *heap, n_heap;           /* gaps of which nothing is known yet, the best one first */
+    double *relief;                   /* [n_gaps]: when it was looked at last */
+    uint32_t *looked_at;              /* [n_gaps]: in which round, from 1 on; 0: never */
     ebb_g10 told;
 } g10;
 
@@ -69,31 +71,6 @@ static void list_tiers(g10 *g) {
 static double *way(const g10 *g, uint32_t tier, bool is_out) {
     const ebb_action copy = {.kind = is_out ? EBB_ACT_OUT : EBB_ACT_IN, .tier = (uint16_t)tier};
     return g->free_ns[ebb__topology_engine_of(ebb_machine_topology(g->away.input->machine), &copy)];
-}
-
-static ebb_status set_up(g10 *g) {
-    const ebb_topology *topology = ebb_machine_topology(g->away.input->machine);
-    ebb_bump *bump = &g->away.bump;
-    g->n = g->away.n;
-    list_tiers(g);
-    g->load = ebb__bump_alloc(bump, g->n, sizeof *g->load);
-    g->over_ns = ebb__bump_alloc(bump, g->n + (size_t)1, sizeof *g->over_ns);
-    g->is_done = ebb__bump_alloc(bump, g->away.n_gaps + (size_t)1, sizeof *g->is_done);
-    if (g->load == NULL || g->over_ns == NULL || g->is_done == NULL) { return EBB_E_NO_MEMORY; }
-    memcpy(g->load, g->away.base, g->n * sizeof *g->load);
-    memset(g->is_done, 0, g->away.n_gaps * sizeof *g->is_done);
-    for (uint32_t e = 0; e < topology->n_engines; e++) {
-        g->free_ns[e] = ebb__bump_alloc(bump, g->n, sizeof *g->free_ns[e]);
-        if (g->free_ns[e] == NULL) { return EBB_E_NO_MEMORY; }
-        for (uint32_t p = 0; p < g->n; p++) { g->free_ns[e][p] = g->away.begin_ns[p + 1] - g->away.begin_ns[p]; }
-    }
-    for (uint32_t i = 0; i < g->n_tiers; i++) {
-        uint64_t *held = ebb__bump_alloc(bump, g->n, sizeof *held);
-        if (held == NULL) { return EBB_E_NO_MEMORY; }
-        memset(held, 0, g->n * sizeof *held);
-        g->held[g->tiers[i]] = held;
-    }
-    return EBB_OK;
 }
 
 /* ---- times of a gap ----------------------------------------------------------------------------- */
@@ -164,20 +141,40 @@ static double relief(const g10 *g, const ebb_away_gap *gap) {
     return (double)gap->bytes * over_between(g, from, to);
 }
 
-/* UINT32_MAX: nothing helps. */
-static uint32_t find_best(const g10 *g) {
-    uint32_t best = UINT32_MAX;
-    double most = 0, most_area = 0;
-    for (uint32_t i = 0; i < g->away.n_gaps; i++) {
-        const ebb_away_gap *gap = &g->away.gaps[i];
-        if (g->is_done[i]) { continue; }
-        const double off = relief(g, gap), area = (double)gap->bytes * long_of(g, gap);
-        if (off <= 0 || off < most || (off == most && area <= most_area)) { continue; }
-        most = off;
-        most_area = area;
-        best = i;
+static bool is_better(const g10 *g, uint32_t a, uint32_t b) {
+    const ebb_away_gap *of_a = &g->away.gaps[a], *of_b = &g->away.gaps[b];
+    if (g->relief[a] != g->relief[b]) { return g->relief[a] > g->relief[b]; }
+    const double area_a = (double)of_a->bytes * long_of(g, of_a), area_b = (double)of_b->bytes * long_of(g, of_b);
+    return area_a != area_b ? area_a > area_b : a < b;
+}
+
+/* No gap of the heap is better than the one above it. */
+static void sink(const g10 *g, uint32_t at) {
+    for (uint32_t next = 2 * at + 1; next < g->n_heap; next = 2 * at + 1) {
+        if (next + 1 < g->n_heap && is_better(g, g->heap[next + 1], g->heap[next])) { next++; }
+        if (!is_better(g, g->heap[next], g->heap[at])) { break; }
+        const uint32_t gap = g->heap[at];
+        g->heap[at] = g->heap[next];
+        g->heap[next] = gap;
+        at = next;
     }
-    return best;
+}
+
+/* Take the best gap out of the heap. As more leaves, no gap takes more off than before: the one that is still first
+ * when it is looked at anew is the best. UINT32_MAX: nothing helps. */
+static uint32_t find_best(g10 *g, uint32_t round) {
+    for (; g->n_heap > 0; sink(g, 0)) {
+        const uint32_t i = g->heap[0];
+        if (g->relief[i] <= 0) { return UINT32_MAX; }
+        if (g->looked_at[i] == round) {
+            g->heap[0] = g->heap[--g->n_heap];
+            sink(g, 0);
+            return i;
+        }
+        g->relief[i] = relief(g, &g->away.gaps[i]);
+        g->looked_at[i] = round;
+    }
+    return UINT32_MAX;
 }
 
 static bool has_room(const g10 *g, uint32_t tier, uint64_t bytes) {
@@ -238,14 +235,48 @@ static void try_gap(g10 *g, uint32_t i) {
     ebb__away_set(&g->away, i, true);
 }
 
+static ebb_status set_up(g10 *g) {
+    const ebb_topology *topology = ebb_machine_topology(g->away.input->machine);
+    ebb_bump *bump = &g->away.bump;
+    g->n = g->away.n;
+    list_tiers(g);
+    g->load = ebb__bump_alloc(bump, g->n, sizeof *g->load);
+    g->over_ns = ebb__bump_alloc(bump, g->n + (size_t)1, sizeof *g->over_ns);
+    g->heap = ebb__bump_alloc(bump, g->away.n_gaps + (size_t)1, sizeof *g->heap);
+    g->relief = ebb__bump_alloc(bump, g->away.n_gaps + (size_t)1, sizeof *g->relief);
+    g->looked_at = ebb__bump_alloc(bump, g->away.n_gaps + (size_t)1, sizeof *g->looked_at);
+    if (g->load == NULL || g->over_ns == NULL || g->heap == NULL || g->relief == NULL || g->looked_at == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    memcpy(g->load, g->away.base, g->n * sizeof *g->load);
+    memset(g->looked_at, 0, g->away.n_gaps * sizeof *g->looked_at);
+    g->n_heap = g->away.n_gaps;
+    for (uint32_t i = 0; i < g->n_heap; i++) {
+        g->heap[i] = i;
+        g->relief[i] = INFINITY;
+    }
+    for (uint32_t at = g->n_heap / 2; at-- > 0;) { sink(g, at); }
+    for (uint32_t e = 0; e < topology->n_engines; e++) {
+        g->free_ns[e] = ebb__bump_alloc(bump, g->n, sizeof *g->free_ns[e]);
+        if (g->free_ns[e] == NULL) { return EBB_E_NO_MEMORY; }
+        for (uint32_t p = 0; p < g->n; p++) { g->free_ns[e][p] = g->away.begin_ns[p + 1] - g->away.begin_ns[p]; }
+    }
+    for (uint32_t i = 0; i < g->n_tiers; i++) {
+        uint64_t *held = ebb__bump_alloc(bump, g->n, sizeof *held);
+        if (held == NULL) { return EBB_E_NO_MEMORY; }
+        memset(held, 0, g->n * sizeof *held);
+        g->held[g->tiers[i]] = held;
+    }
+    return EBB_OK;
+}
+
 static void choose_hidden(g10 *g) {
-    for (uint32_t round = 0; g->n_tiers > 0 && round < g->away.n_gaps; round++) {
+    for (uint32_t round = 1; g->n_tiers > 0 && round <= g->away.n_gaps; round++) {
         note_over(g);
-        const uint32_t i = find_best(g);
+        const uint32_t i = find_best(g, round);
         if (i == UINT32_MAX) { break; }
         ebb_away_gap *gap = &g->away.gaps[i];
         bool is_short = false;
-        g->is_done[i] = true;
         if (step_of(g, gap->need) == step_of(g, gap->leave + 1) + 1) { continue; }
         if (pick_tier(g, gap, &is_short)) {
             try_gap(g, i);
