@@ -259,6 +259,20 @@ void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
     a->n_visits += a->n_gaps;
 }
 
+void ebb__away_send(ebb_away *a, uint32_t i, uint32_t tier) {
+    EBB_ASSERT(!a->chosen[i] && tier != EBB_DEVICE && tier < EBB_MAX_TIERS);
+    set_tier(a, &a->gaps[i], tier);
+}
+
+double ebb__away_gap_ns(const ebb_away *a, const gap *g) {
+    const double end_ns = g->need > a->n ? a->begin_ns[a->n] + a->begin_ns[g->need - a->n] : a->begin_ns[g->need];
+    return end_ns - a->begin_ns[g->leave + 1];
+}
+
+bool ebb__away_covers(const ebb_away *a, const gap *g, uint32_t place) {
+    return (g->leave < place && place < g->need) || place + a->n < g->need;
+}
+
 bool ebb__away_is_over(const ebb_away *a, uint32_t tier) {
     return a->tier_used[tier] > a->input->tier_bytes[tier];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensors are away on a tier, and when: the decisions of a plan that copies and computes nothing again, as the
- * policy swap searches for them.
+ * Which tensors are away on a tier, and when: the decisions of a plan that copies and computes nothing again. The
+ * policy swap searches for them, and g10 makes them by a rule.
  *
  * A gap is the time between two uses of a tensor, one after the other, in which its content is not needed. A tensor
  * can have several, around all peaks; the gap of a persistent tensor after its last use reaches into the next
@@ -15,7 +15,8 @@
  *
  *      a copy in     begins so late that it and those after it end in time, or as soon after that as there is room
  *
- * All copies of a tensor go to one tier, the fastest at first; a search may move it to another (ebb__away_move).
+ * Copies go to the fastest tier at first. All those of a tensor may go to another (ebb__away_move), or those of one gap
+ * alone (ebb__away_send).
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
@@ -63,10 +64,10 @@ typedef struct ebb_away {
     uint32_t *leaving, *returning, *arriving; /* [n_gaps]: of a run: the chosen ones by leave, by need, by in */
     bool *has_out;                            /* [n_versions]: of a run */
     uint32_t n_versions;
-    uint32_t n_chosen; /* of the latest run */
-    uint32_t *n_away;  /* [n_tensors]: chosen gaps */
-    uint8_t *tier;     /* [n_tensors]: of its copies */
-    uint64_t tier_used[EBB_MAX_TIERS];
+    uint32_t n_chosen;                 /* of the latest run */
+    uint32_t *n_away;                  /* [n_tensors]: chosen gaps */
+    uint8_t *tier;                     /* [n_tensors]: of its copies; likewise */
+    uint64_t tier_used[EBB_MAX_TIERS]; /* bytes of tensors with chosen gaps; not kept where ebb__away_send is used */
     bool drops_early;  /* a drop comes as soon as its copy out has ended; the room is then easier to place in */
     uint64_t n_visits; /* of places and gaps: what runs cost */
 } ebb_away;
@@ -80,6 +81,16 @@ void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
 
 /* Copies of a tensor go to another tier from now on, for all its gaps. */
 void ebb__away_move(ebb_away *away, uint32_t tensor, uint32_t tier);
+
+/* Copies of one gap, which is not chosen yet, go to a tier, wherever those of the tensor's other gaps go. Who calls
+ * this counts the bytes of tiers: ebb__away_has_room and ebb__away_is_over do not. */
+void ebb__away_send(ebb_away *away, uint32_t gap, uint32_t tier);
+
+/* How long a gap takes if nothing waits. */
+double ebb__away_gap_ns(const ebb_away *away, const ebb_away_gap *gap);
+
+/* Whether a gap's tensor is away at a place of an iteration if it is chosen. */
+bool ebb__away_covers(const ebb_away *away, const ebb_away_gap *gap, uint32_t place);
 
 /* Whether a tier holds a copy of a gap's tensor beside those of all that are chosen. */
 bool ebb__away_has_room(const ebb_away *away, uint32_t gap, uint32_t tier);

@@ -244,6 +244,9 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
     return input->order != NULL ? input->order[place] : (uint32_t)place;
 }
 
+/* A copy to a tier and one back. */
+uint64_t ebb__trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes);
+
 /* Pick the fastest tier that has room for these bytes beside those in use: a copy there and back takes the least time.
  * If two are equally fast, the first. EBB_MAX_TIERS: no tier has room. */
 uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes);

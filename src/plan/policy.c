@@ -74,8 +74,7 @@ ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out) {
                     ebb__suggest_or_list(name, policy_at, NULL, known));
 }
 
-/* There and back. */
-static uint64_t trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes) {
+uint64_t ebb__trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes) {
     return ebb__add_ns(ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, bytes),
                        ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, bytes));
 }
@@ -86,7 +85,9 @@ uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes
         const uint64_t limit_bytes = input->tier_bytes[tier];
         if (limit_bytes == 0 || used_bytes[tier] > limit_bytes || bytes > limit_bytes - used_bytes[tier]) { continue; }
         const bool is_first = found == EBB_MAX_TIERS;
-        if (is_first || trip_ns(input->machine, tier, bytes) < trip_ns(input->machine, found, bytes)) { found = tier; }
+        if (is_first || ebb__trip_ns(input->machine, tier, bytes) < ebb__trip_ns(input->machine, found, bytes)) {
+            found = tier;
+        }
     }
     return found;
 }

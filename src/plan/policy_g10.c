@@ -52,8 +52,7 @@ typedef struct g10 {
 /* ---- the ways ----------------------------------------------------------------------------------- */
 
 static double trip_ns(const g10 *g, uint32_t tier, uint64_t bytes) {
-    return (double)ebb_machine_copy_time_ns(g->away.input->machine, EBB_DEVICE, tier, bytes) +
-           (double)ebb_machine_copy_time_ns(g->away.input->machine, tier, EBB_DEVICE, bytes);
+    return (double)ebb__trip_ns(g->away.input->machine, tier, bytes);
 }
 
 static void list_tiers(g10 *g) {
@@ -87,10 +86,6 @@ static double when(const g10 *g, uint32_t place) {
 
 static uint32_t step_of(const g10 *g, uint32_t place) {
     return place <= g->n ? g->away.step[place] : (uint32_t)g->away.view.n_steps + g->away.step[place - g->n];
-}
-
-static double long_of(const g10 *g, const ebb_away_gap *gap) {
-    return when(g, gap->need) - when(g, gap->leave + 1);
 }
 
 /* The place of a gap in which a copy out of this length ends, or its last one. */
@@ -141,11 +136,13 @@ static double relief(const g10 *g, const ebb_away_gap *gap) {
     return (double)gap->bytes * over_between(g, from, to);
 }
 
+static double area(const g10 *g, uint32_t i) {
+    return (double)g->away.gaps[i].bytes * ebb__away_gap_ns(&g->away, &g->away.gaps[i]);
+}
+
 static bool is_better(const g10 *g, uint32_t a, uint32_t b) {
-    const ebb_away_gap *of_a = &g->away.gaps[a], *of_b = &g->away.gaps[b];
     if (g->relief[a] != g->relief[b]) { return g->relief[a] > g->relief[b]; }
-    const double area_a = (double)of_a->bytes * long_of(g, of_a), area_b = (double)of_b->bytes * long_of(g, of_b);
-    return area_a != area_b ? area_a > area_b : a < b;
+    return area(g, a) != area(g, b) ? area(g, a) > area(g, b) : a < b;
 }
 
 /* No gap of the heap is better than the one above it. */
@@ -193,21 +190,15 @@ static bool is_crowded(const g10 *g, const ebb_away_gap *gap, const double *free
     return true;
 }
 
-static void send_to(const g10 *g, ebb_away_gap *gap, uint32_t tier) {
-    const uint64_t bytes = g->away.view.tensors[gap->tensor].size_bytes;
-    gap->tier = tier;
-    gap->out_ns = (double)ebb_machine_copy_time_ns(g->away.input->machine, EBB_DEVICE, tier, bytes);
-    gap->in_ns = (double)ebb_machine_copy_time_ns(g->away.input->machine, tier, EBB_DEVICE, bytes);
-}
-
 /* *is_short_out: no tier is fast enough. false: it stays. */
-static bool pick_tier(const g10 *g, ebb_away_gap *gap, bool *is_short_out) {
+static bool pick_tier(g10 *g, uint32_t i, bool *is_short_out) {
+    const ebb_away_gap *gap = &g->away.gaps[i];
     const uint64_t bytes = g->away.view.tensors[gap->tensor].size_bytes;
     uint32_t found = EBB_MAX_TIERS;
     *is_short_out = true;
-    for (uint32_t i = 0; i < g->n_tiers; i++) {
-        const uint32_t tier = g->tiers[i];
-        if (long_of(g, gap) <= HALF_MORE / 2 * trip_ns(g, tier, bytes)) { continue; }
+    for (uint32_t k = 0; k < g->n_tiers; k++) {
+        const uint32_t tier = g->tiers[k];
+        if (ebb__away_gap_ns(&g->away, gap) <= HALF_MORE / 2 * trip_ns(g, tier, bytes)) { continue; }
         *is_short_out = false;
         if (!has_room(g, tier, gap->bytes)) { continue; }
         found = tier;
@@ -215,7 +206,7 @@ static bool pick_tier(const g10 *g, ebb_away_gap *gap, bool *is_short_out) {
         if (!is_crowded(g, gap, way(g, tier, true), out_ns)) { break; }
     }
     if (found == EBB_MAX_TIERS) { return false; }
-    send_to(g, gap, found);
+    ebb__away_send(&g->away, i, found);
     return true;
 }
 
@@ -275,10 +266,10 @@ static void choose_hidden(g10 *g) {
         note_over(g);
         const uint32_t i = find_best(g, round);
         if (i == UINT32_MAX) { break; }
-        ebb_away_gap *gap = &g->away.gaps[i];
+        const ebb_away_gap *gap = &g->away.gaps[i];
         bool is_short = false;
         if (step_of(g, gap->need) == step_of(g, gap->leave + 1) + 1) { continue; }
-        if (pick_tier(g, gap, &is_short)) {
+        if (pick_tier(g, i, &is_short)) {
             try_gap(g, i);
         } else if (is_short && g->away.input->as_coded) {
             break;
@@ -287,10 +278,6 @@ static void choose_hidden(g10 *g) {
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------- */
-
-static bool covers(const g10 *g, const ebb_away_gap *gap, uint32_t place) {
-    return (gap->leave < place && place < gap->need) || place + g->n < gap->need;
-}
 
 /* EBB_MAX_TIERS: none. */
 static uint32_t fastest_with_room(const g10 *g, uint64_t bytes) {
@@ -306,14 +293,13 @@ static bool choose_longest(g10 *g, uint32_t place) {
     double most = 0;
     for (uint32_t i = 0; i < g->away.n_gaps; i++) {
         const ebb_away_gap *gap = &g->away.gaps[i];
-        const double area = (double)gap->bytes * long_of(g, gap);
-        if (g->away.chosen[i] || !covers(g, gap, place) || area < most) { continue; }
+        if (g->away.chosen[i] || !ebb__away_covers(&g->away, gap, place) || area(g, i) < most) { continue; }
         if (fastest_with_room(g, gap->bytes) == EBB_MAX_TIERS) { continue; }
-        most = area;
+        most = area(g, i);
         best = i;
     }
     if (best == UINT32_MAX) { return false; }
-    send_to(g, &g->away.gaps[best], fastest_with_room(g, g->away.gaps[best].bytes));
+    ebb__away_send(&g->away, best, fastest_with_room(g, g->away.gaps[best].bytes));
     hold(g, &g->away.gaps[best]);
     ebb__away_set(&g->away, best, true);
     return true;

@@ -57,25 +57,13 @@ typedef struct search {
     ebb_rng rng;
 } search;
 
-static bool is_over(const search *s, uint32_t step) {
-    return s->away.load[step] > (int64_t)s->away.input->limit_bytes;
-}
-
-static bool covers(const search *s, const ebb_away_gap *g, uint32_t step) {
-    const uint32_t n = s->away.n;
-    return (g->leave < step && step < g->need) || step + n < g->need;
-}
-
-static double gap_ns(const search *s, const ebb_away_gap *g) {
-    const uint32_t n = s->away.n;
-    const double *begin_ns = s->away.begin_ns;
-    const double end_ns = g->need > n ? begin_ns[n] + begin_ns[g->need - n] : begin_ns[g->need];
-    return end_ns - begin_ns[g->leave + 1];
+static bool is_over(const search *s, uint32_t place) {
+    return s->away.load[place] > (int64_t)s->away.input->limit_bytes;
 }
 
 /* How much of a gap is left when both copies are made, per byte of it; with chance. */
 static double score(search *s, const ebb_away_gap *g, bool by_chance) {
-    const double left_ns = gap_ns(s, g) - g->out_ns - g->in_ns;
+    const double left_ns = ebb__away_gap_ns(&s->away, g) - g->out_ns - g->in_ns;
     double worth = left_ns > 0 ? left_ns * (double)g->bytes : left_ns / (double)g->bytes;
     if (by_chance && worth > 0) { worth *= exp(SPREAD * (double)ebb__rng_normal(&s->rng)); }
     return worth;
@@ -86,7 +74,7 @@ static bool has_time(const search *s, const ebb_away_gap *g, uint32_t tier) {
     const ebb_machine *machine = s->away.input->machine;
     const double out_ns = (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, g->bytes);
     const double in_ns = (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, g->bytes);
-    return s->busy_ns[tier] + out_ns <= s->peak_ns && out_ns + in_ns < gap_ns(s, g);
+    return s->busy_ns[tier] + out_ns <= s->peak_ns && out_ns + in_ns < ebb__away_gap_ns(&s->away, g);
 }
 
 /* The fastest other tier that has time; the tensor's own: none has. */
@@ -131,7 +119,8 @@ static bool choose_more(search *s, bool by_chance) {
         if (!is_over(s, peak)) { return true; }
         for (uint32_t i = 0; i < s->away.n_gaps; i++) {
             const ebb_away_gap *g = &s->away.gaps[i];
-            if (s->away.chosen[i] || !covers(s, g, peak) || pick_tier(s, i) == EBB_MAX_TIERS) { continue; }
+            if (s->away.chosen[i] || !ebb__away_covers(&s->away, g, peak)) { continue; }
+            if (pick_tier(s, i) == EBB_MAX_TIERS) { continue; }
             const double worth = score(s, g, by_chance);
             if (worth > most) {
                 most = worth;

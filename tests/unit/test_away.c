@@ -168,8 +168,36 @@ static void test_other_tier(void **state) {
     end(&f);
 }
 
+/* One gap goes to a slower tier, the tensor's other one does not: only the first waits 900 ns more for each copy. */
+static void test_one_gap_elsewhere(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    set_link(f.machine, EBB_DISK, 1e8, 1e8, 0);
+    const uint32_t a = make_tensor(f.program, 100, false, false);
+    STEP(f.program, 0, 1000, {a, EBB_WRITE});
+    for (int i = 0; i < 2; i++) {
+        make_step(f.program, NULL, 0, 100, 1000);
+        STEP(f.program, 0, 1000, {a, EBB_UPDATE});
+    }
+    finish(&f, 100);
+    f.input.tier_bytes[EBB_HOST] = f.input.tier_bytes[EBB_DISK] = 100;
+    assert_int_equal(f.away.n_gaps, 2);
+    assert_true(ebb__away_gap_ns(&f.away, &f.away.gaps[0]) == 1000);
+    assert_false(ebb__away_covers(&f.away, &f.away.gaps[0], 0));
+    assert_true(ebb__away_covers(&f.away, &f.away.gaps[0], 1));
+    assert_false(ebb__away_covers(&f.away, &f.away.gaps[0], 2));
+    ebb__away_send(&f.away, 0, EBB_DISK);
+    ebb__away_set(&f.away, 0, true);
+    ebb__away_set(&f.away, 1, true);
+    assert_true(ebb__away_run(&f.away) == 5000 + 2 * 1000 + 2 * 100);
+    expect_draft(&f, 5000 + 2 * 1000 + 2 * 100);
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits), cmocka_unit_test(test_order_of_copies_in),
-                                       cmocka_unit_test(test_gaps), cmocka_unit_test(test_other_tier)};
+                                       cmocka_unit_test(test_gaps), cmocka_unit_test(test_other_tier),
+                                       cmocka_unit_test(test_one_gap_elsewhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,43 @@ static void around_the_end(void **state) {
     }
 }
 
+/* A tensor may be away on one tier in one gap and on another in the next. The weights leave twice: for 400 ns, too
+ * short for the disk, and around the end for 1400 ns. */
+static void two_tiers(void **state) {
+    (void)state;
+    enum { N = 20 };
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = NULL;
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    assert_int_equal(ebb_program_create(NULL, "two tiers", 1, &p), EBB_OK);
+    const uint32_t w = make_tensor(p, 1000, true, false), x = make_tensor(p, 10, true, false);
+    for (uint32_t s = 0; s < N; s++) {
+        if (s == 2 || s == 7) {
+            STEP(p, 0, STEP_NS, {w, EBB_UPDATE});
+        } else {
+            STEP(p, s == 4 || s == 14 ? 1000 : 0, STEP_NS, {x, EBB_READ});
+        }
+    }
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e18, 0);
+    set_link(m, EBB_HOST, 1e11, 1e11, 0);
+    set_link(m, EBB_DISK, 2.5e9, 2.5e9, 0);
+    options.policy = "g10";
+    options.budget_bytes = 1500;
+    options.tier_bytes[EBB_HOST] = options.tier_bytes[EBB_DISK] = 1000;
+    if (ebb_plan_make(p, m, &options, &plan, NULL) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    const ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    assert_int_equal(sum.tier_bytes[EBB_HOST], 1000);
+    assert_int_equal(sum.tier_bytes[EBB_DISK], 1000);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decisions), cmocka_unit_test(around_the_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decisions), cmocka_unit_test(around_the_end),
+                                       cmocka_unit_test(two_tiers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
