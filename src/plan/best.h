@@ -19,7 +19,8 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
-    float patience;    /* the times that both copies of a slower tier must fit into an absence; INFINITY: never */
+    float
+        patience; /* how many times both copies must fit into an absence for a slower tier; INFINITY: none takes any */
     uint64_t limit_bytes; /* of the load */
     bool copies_only;     /* nothing is computed again */
     bool by_duals;        /* the duals say what room and copies are worth, and when */
@@ -170,7 +171,8 @@ static inline bool ebb__best_has_room(const ebb_best_walk *w, uint32_t tier, uin
     return used_bytes <= limit_bytes && bytes <= limit_bytes - used_bytes;
 }
 
-/* Of several tiers with room for a copy the fastest, or by patience the fastest of the others that has time. */
+/* Where several tiers take copies: the fastest with room, or by the keys' patience the fastest of the others that has
+ * time for both copies. EBB_MAX_TIERS: none has room. */
 uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t);
 
 /* A tier with room for a copy of t; EBB_MAX_TIERS: none has. */

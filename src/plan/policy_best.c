@@ -8,7 +8,8 @@
  * takes (best_time.c). What looks better than all before is placed and simulated, and only what is then faster counts.
  *
  *      seeds     walks with equal keys: by one price for all copies, with copies only, and by the bound's prices, each
- *                with several prices and reaches
+ *                with several prices and reaches. If the first one finds the fastest tier full, the others are patient:
+ *                what is away long enough for both copies goes to a slower tier
  *      rounds    simulated annealing over the keys, from the best so far, where anything can be copied; a larger
  *                tensor's keys change more often. Then local search (best_refine.c) from several drafts at once
  *                (best_lanes.c), unless nothing may be computed again. Each unit of effort is one round, so more effort

@@ -24,8 +24,8 @@
  * The plan's own time may be shorter. Its steps wait only for bytes and for contents that they need, not for all copies
  * at the turn, and its stays are placed by ebb's placer.
  *
- * Two tensors that leave at one step go in the order of the selection. As coded they go in the order that std::sort
- * gives them, which keeps no order among equals (sort_unstable).
+ * Two tensors that leave at one step go in the order of the selection. The authors sort them by std::sort, which keeps
+ * no order among equals. As coded, ebb sorts in the same way (sort_unstable), and so they leave in the same order.
  *
  * Takes accesses * log(accesses), and the holes of each allocation.
  */
@@ -63,7 +63,9 @@ typedef struct flash {
     bool *drops;     /* [n_accesses] */
     item *items;     /* [n_tensors] */
     uint32_t turn;
-    uint64_t most_touched, most_local, most_short; /* of a step: all, without what is fixed, what lives for it alone */
+    uint64_t most_touched; /* by one step */
+    uint64_t most_local;   /* likewise, without what is fixed */
+    uint64_t most_short;   /* likewise, only what lives for the step alone */
     uint64_t fixed_bytes;
     EBB_VEC(uint32_t) chosen;           /* that leave, in the order in which they do */
     EBB_VEC(uint32_t) by_need;          /* the same in the order of need */
@@ -120,19 +122,19 @@ static void find_turn(flash *f) {
 
 static void measure_step(flash *f, uint32_t s) {
     const uint64_t scratch = ebb_align_up(chosen_of(f, s)->scratch_bytes, f->view.alignment);
-    uint64_t touched = scratch, local = scratch, brief = scratch;
+    uint64_t touched = scratch, local = scratch, short_lived = scratch;
     for (uint32_t i = 0; i < f->view.steps[s].n_accesses; i++) {
         bool drops = false;
         const ebb_access *access = access_at(f, s, i, &drops);
         item *it = &f->items[access->tensor];
         touched += it->bytes;
         if (!it->is_fixed) { local += it->bytes; }
-        if (is_short(f, access, drops)) { brief += it->bytes; }
+        if (is_short(f, access, drops)) { short_lived += it->bytes; }
         it->state = drops ? STATE_NOWHERE : STATE_HERE;
     }
     f->most_touched = ebb_max_u64(f->most_touched, touched);
     f->most_local = ebb_max_u64(f->most_local, local);
-    f->most_short = ebb_max_u64(f->most_short, brief);
+    f->most_short = ebb_max_u64(f->most_short, short_lived);
 }
 
 static ebb_status measure(flash *f, const ebb_sequence *sequence) {
@@ -158,8 +160,9 @@ typedef struct leaver {
     uint32_t tensor, leave;
 } leaver;
 
-/* As std::sort of libstdc++ does it: ranges of more than 16 are split at the median of three, the upper part first, and
- * then all is sorted by insertion. Only its order among equals matters here. */
+/* How std::sort of libstdc++ sorts: it splits ranges of more than 16 at the median of three, and then sorts all of them
+ * by insertion. This matters only for the order among equals. Its heap sort, for ranges that splits hardly make
+ * smaller, is left out. */
 static void swap_leavers(leaver *a, leaver *b) {
     const leaver kept = *a;
     *a = *b;
@@ -184,12 +187,18 @@ static leaver *split(leaver *begin, leaver *end) {
     }
 }
 
+/* The order of the two parts makes no difference, so the smaller one comes first: the stack stays small. */
 static void split_all(leaver *begin, leaver *end) {
     while (end - begin > 16) {
         median_to_front(begin, begin + 1, begin + (end - begin) / 2, end - 1);
         leaver *middle = split(begin, end);
-        split_all(middle, end);
-        end = middle;
+        if (middle - begin < end - middle) {
+            split_all(begin, middle);
+            begin = middle;
+        } else {
+            split_all(middle, end);
+            end = middle;
+        }
     }
 }
 
@@ -207,19 +216,21 @@ static uint64_t leave_of(const void *at) {
     return ((const leaver *)at)->leave;
 }
 
-static ebb_status list_candidates(flash *f, uint32_t *candidates, size_t *n_out, uint64_t *bytes_out) {
+/* What may leave, in the order of selection. Returns how many there are. */
+static size_t list_candidates(flash *f, uint32_t *candidates, uint64_t *bytes_out) {
+    size_t n = 0;
     for (uint32_t s = 0; s < f->turn && f->turn < f->view.n_steps; s++) {
         for (uint32_t i = 0; i < f->view.steps[s].n_accesses; i++) {
             const uint32_t t = access_at(f, s, i, NULL)->tensor;
             item *it = &f->items[t];
             if (it->is_fixed || it->leaves || !find_gap(f, t)) { continue; }
             it->leaves = true; /* for now: it is listed */
-            candidates[(*n_out)++] = t;
+            candidates[n++] = t;
             *bytes_out += it->bytes;
         }
     }
-    for (size_t i = 0; i < *n_out; i++) { f->items[candidates[i]].leaves = false; }
-    return EBB_OK;
+    for (size_t i = 0; i < n; i++) { f->items[candidates[i]].leaves = false; }
+    return n;
 }
 
 /* false: it has to stay. */
@@ -248,13 +259,13 @@ static ebb_status list_by_need(flash *f) {
 static ebb_status select_leavers(flash *f, uint64_t line_bytes) {
     uint32_t *candidates = ebb__bump_alloc(&f->bump, f->view.n_tensors, sizeof *candidates);
     leaver *leavers = ebb__bump_alloc(&f->bump, f->view.n_tensors, sizeof *leavers);
-    size_t n = 0, n_leavers = 0;
+    size_t n_leavers = 0;
     uint64_t stays_bytes = 0;
     if (candidates == NULL || leavers == NULL) { return EBB_E_NO_MEMORY; }
-    const uint64_t taken = f->fixed_bytes + f->most_touched;
-    if (taken >= line_bytes) { return EBB_E_NO_FIT; }
-    line_bytes -= taken;
-    EBB_TRY(list_candidates(f, candidates, &n, &stays_bytes));
+    const uint64_t taken_bytes = f->fixed_bytes + f->most_touched;
+    if (taken_bytes >= line_bytes) { return EBB_E_NO_FIT; }
+    line_bytes -= taken_bytes;
+    const size_t n = list_candidates(f, candidates, &stays_bytes);
     for (size_t i = 0; i < n && stays_bytes >= line_bytes; i++) {
         const uint32_t t = candidates[i];
         if (!choose(f, t)) { continue; }
@@ -417,7 +428,7 @@ static ebb_status take_places(flash *f) {
     return has_room ? EBB_OK : EBB_E_NO_FIT;
 }
 
-/* An absence from one step to the same one is none. */
+/* A tensor that is back before the step at which it would be gone never left. */
 static ebb_status list_absences(const flash *f, ebb_sequence *sequence) {
     for (size_t i = 0; i < f->in.list.n; i++) {
         const ebb_absence *absence = &f->items[f->in.list.data[i]].absence;

@@ -8,8 +8,10 @@
  * again, and what is overwritten next is not copied at all.
  *
  *      a first set    the gaps that hide their copies best, until no load is above the limit
- *      annealing      a few are taken out, and others put in until the limit is kept again. Copies in are timed by
- *                     when places began in the run before, with its stalls
+ *      tiers          copies go to the fastest tier that has room. If one was full, a second first set is tried: what
+ *                     is away longest goes to a slower tier, as long as that has time. The faster set is taken
+ *      annealing      a few are taken out, and others put in until the limit is kept again; or a tensor moves to
+ *                     another tier. Copies in are timed by when places began in the run before, with its stalls
  *      placing        the limit for loads goes down from the budget. What is found for each is placed and simulated,
  *                     and the fastest that fits is taken. So no time is better than its simulation
  *      waste          with more effort, the limit stays at the budget, and by how much a placed draft is above it
@@ -77,7 +79,7 @@ static bool has_time(const search *s, const ebb_away_gap *g, uint32_t tier) {
     return s->busy_ns[tier] + out_ns <= s->peak_ns && out_ns + in_ns < ebb__away_gap_ns(&s->away, g);
 }
 
-/* The fastest other tier that has time; the tensor's own: none has. */
+/* The fastest other tier that has time; if none has, the tensor's own. */
 static uint32_t pick_slow_tier(const search *s, const ebb_away_gap *g) {
     uint64_t used_bytes[EBB_MAX_TIERS];
     memcpy(used_bytes, s->away.tier_used, sizeof used_bytes);
