@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb's plans beside G10's on the traces of G10's simulator.
 
-    bench/race_g10.py --build build/release FOLDER [--networks bert-256,vit-1280] [--effort 1] [-o OUT.csv]
+    bench/race_g10.py --build build/release FOLDER [--networks bert-256,vit-1280] [--ways copies,both,g10] [--effort 1]
+                      [-o OUT.csv]
 
 FOLDER is results/ of github platformxlab/G10 (Zhang et al., MICRO 2023) after its simulator has run each configuration
 NETWORK/BATCH-sim_FlashNeuron.config, which needs the least memory and writes kernels.config:
@@ -49,8 +50,10 @@ PUBLISHED = {
 WAYS = {"copies": ["--no-recompute"], "both": [], "g10": ["--policy", "g10"]}
 COLUMNS = ["commit", "processor", "network", "batch", "ideal_s", "liveness_bytes", "flashneuron_published",
            "deepum_published", "g10_published"]
-for _way in WAYS:
-    COLUMNS += [f"{_way}", f"{_way}_bound", f"{_way}_peak_bytes", f"{_way}_out_bytes", f"{_way}_again", f"{_way}_cpu_s"]
+
+
+def columns(ways):
+    return COLUMNS + [way + what for way in ways for what in ("", "_bound", "_peak_bytes", "_out_bytes", "_again", "_cpu_s")]
 
 
 def way(rate, latency_ns=5000):
@@ -95,9 +98,9 @@ class Planner:
         path = self.machines[needs > DEVICE + HOST]
         row = [network, batch, f"{ideal_s:.4f}", needs,
                *("fails" if x is FAILS else f"{x:.4f}" for x in PUBLISHED[network][batch])]
-        for options in WAYS.values():
-            got = self.plan(path, "--memory", str(DEVICE), "--effort", str(self.args.effort), *options)
-            row += [*time_over(got, ideal_s), *(got.get(f"{name}", "") for name in
+        for name in self.args.ways:
+            got = self.plan(path, "--memory", str(DEVICE), "--effort", str(self.args.effort), *WAYS[name])
+            row += [*time_over(got, ideal_s), *(got.get(key, "") for key in
                     ("peak_planned_bytes", "moved_out_bytes", "recomputed_steps")), f"{got['plan_cpu_s']:.1f}"]
         return row
 
@@ -107,17 +110,20 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--networks", help="as bert-256; default: all that have a trace")
+    parser.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS), help="default: all")
     parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
     wanted = args.networks and args.networks.lower().split(",")
+    if unknown := set(args.ways) - set(WAYS):
+        parser.error(f"no way is called {', '.join(sorted(unknown))}")
     instances = [(network, batch) for network, batches in PUBLISHED.items() for batch in batches
                  if os.path.exists(trace(args.folder, network, batch))
                  and (not wanted or f"{network.split('_')[0].lower()}-{batch}" in wanted)]
     if not instances:
         sys.exit(f"{args.folder}: no traces")
     with tempfile.TemporaryDirectory() as folder:
-        for row in written(args.out, COLUMNS, map(Planner(args, folder).row, instances)):
+        for row in written(args.out, columns(args.ways), map(Planner(args, folder).row, instances)):
             if args.out:
                 print(*row, sep="\t", flush=True)
 
