@@ -23,8 +23,8 @@ NO_LIMIT = (1 << 64) - 1
 
 
 class NoFit(ValueError):
-    """No plan keeps the budget. least_budget_bytes: one that has a plan; 0: not known. roomier: another one that is not much
-    larger and its time by that of the least, or None."""
+    """No plan keeps the budget. least_budget_bytes: one that has a plan; 0: not known. roomier: if a budget that is a little
+    larger saves much time, (its bytes, its time over that of the least); None: not known."""
 
     roomier = None
 
