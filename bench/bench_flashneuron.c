@@ -10,16 +10,11 @@
  * (ViT-1024). The bandwidth is that of the SSD, each way. The program is a program's file or one that `ebb import`
  * reads; a kernel trace of G10 for the published figures.
  */
-#include "ebb/program_import.h"
 #include "plan/flashneuron.h"
+#include "program_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-static ebb_status load(const char *path, ebb_program **program_out) {
-    const ebb_status st = ebb_program_import(path, NULL, program_out);
-    return st == EBB_E_UNSUPPORTED ? ebb_program_load(NULL, path, program_out) : st;
-}
 
 static ebb_status decide(const char *path, const ebb_program *program, const ebb_machine *machine,
                          uint64_t memory_bytes, double line, bool as_coded) {
@@ -49,7 +44,7 @@ static ebb_status decide(const char *path, const ebb_program *program, const ebb
 
 static ebb_status run(const char *path, const ebb_machine *machine, uint64_t memory_bytes, double line) {
     ebb_program *program = NULL;
-    EBB_TRY(load(path, &program));
+    EBB_TRY(ebb_bench_load_program(path, &program));
     ebb_status st = decide(path, program, machine, memory_bytes, line, false);
     if (st == EBB_OK) { st = decide(path, program, machine, memory_bytes, line, true); }
     ebb_program_destroy(program);

@@ -9,16 +9,11 @@
  * the SSD 25 us. The links to the host and to the SSD work side by side. In the simulator they share 15.754 GB/s: with
  * 12.554 and 3.2 a little is lost where only one of them works, with 15.754 and 3.2 a little is won.
  */
-#include "ebb/program_import.h"
 #include "plan/g10.h"
+#include "program_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-static ebb_status load(const char *path, ebb_program **program_out) {
-    const ebb_status st = ebb_program_import(path, NULL, program_out);
-    return st == EBB_E_UNSUPPORTED ? ebb_program_load(NULL, path, program_out) : st;
-}
 
 static ebb_status decide(const char *path, const ebb_program *program, const ebb_machine *machine,
                          uint64_t limit_bytes) {
@@ -71,7 +66,7 @@ int main(int argc, char **argv) {
     if (st == EBB_OK) { printf("program,ideal_ms,ms,ratio,hidden_load_gib,n_hidden,n_all\n"); }
     for (int i = 4; i < argc && st == EBB_OK; i++) {
         ebb_program *program = NULL;
-        st = load(argv[i], &program);
+        st = ebb_bench_load_program(argv[i], &program);
         if (st == EBB_OK) { st = decide(argv[i], program, machine, (uint64_t)((double)memory_bytes * 0.99)); }
         ebb_program_destroy(program);
     }

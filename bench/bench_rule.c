@@ -9,8 +9,8 @@
  * nothing is copied. The time is that of all steps, again_ns that of those computed again; "none" where the policy has
  * no way.
  */
-#include "ebb/program_import.h"
 #include "plan/plan_priv.h"
+#include "program_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,11 +21,6 @@ static const ebb_policy *const policies[] = {&ebb__policy_budget, &ebb__policy_d
 static int fail(void) {
     fprintf(stderr, "bench_rule: %s\n", ebb_last_error());
     return 1;
-}
-
-static ebb_status load(const char *path, ebb_program **program_out) {
-    const ebb_status st = ebb_program_import(path, NULL, program_out);
-    return st == EBB_E_UNSUPPORTED ? ebb_program_load(NULL, path, program_out) : st;
 }
 
 static uint64_t time_of(const ebb_policy_input *input, const ebb_draft *draft, uint64_t *again_out) {
@@ -87,7 +82,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "use: bench_rule PROGRAM budget|dtr|dtr-eq BYTES...\n");
         return 2;
     }
-    if (load(argv[1], &program) != EBB_OK) { return fail(); }
+    if (ebb_bench_load_program(argv[1], &program) != EBB_OK) { return fail(); }
     const ebb_status st = run(policy, program, argv + 3, argc - 3);
     ebb_program_destroy(program);
     return st == EBB_OK ? 0 : fail();

@@ -480,7 +480,7 @@ static ebb_status draft_flashneuron(const ebb_policy_input *input, ebb_draft *dr
 
 const ebb_policy ebb__policy_flashneuron = {
     .name = "flashneuron",
-    .about = "FlashNeuron 2021: what comes first leaves until the rest fits, and comes back as room is left",
+    .about = "FlashNeuron 2021: what is used first goes out until the rest fits, and comes back as room is left",
     .keeps_limit = true,
     .copies_only = true,
     .when_it_fits = &ebb__policy_liveness,

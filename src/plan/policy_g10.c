@@ -16,9 +16,9 @@
  * copy in what is free back from its end. Where the two meet the gap stays. Otherwise its bytes are off the load
  * between them.
  *
- * The rest. When no gap is left, G10 lets page faults do it. Here gaps leave whose copies are not hidden: over the
- * place with the highest load the one with the most bytes times time, as the simulator does for G10 without page
- * faults.
+ * The rest. Where a load is still above the limit when no gap is left, G10 relies on page faults. Here more gaps
+ * leave, though their copies are not hidden: at the place with the highest load the one with the most bytes times time,
+ * to the fastest tier with room. The simulator does the same for G10 without page faults.
  *
  * As coded the search also ends at the first gap that is too short for copies over any tier; their loop takes it up
  * again and again.
@@ -39,13 +39,13 @@ typedef struct g10 {
     ebb_away away;
     uint32_t n;
     uint32_t tiers[EBB_MAX_TIERS], n_tiers; /* that hold something, from the slowest on */
-    double *free_ns[EBB_MAX_ENGINES]; /* [n]: of each place, what an engine has left; NULL: it was not asked for */
-    int64_t *load;                    /* [n]: with what is off */
-    uint64_t *held[EBB_MAX_TIERS];    /* [n]: of each tier */
-    double *over_ns;                  /* [n + 1]: how long places before this one are above the limit */
-    uint32_t *heap, n_heap;           /* gaps of which nothing is known yet, the best one first */
-    double *relief;                   /* [n_gaps]: when it was looked at last */
-    uint32_t *looked_at;              /* [n_gaps]: in which round, from 1 on; 0: never */
+    double *free_ns[EBB_MAX_ENGINES];       /* [n]: what an engine has left of the time of each place */
+    int64_t *load;                          /* [n]: less what is off, as the rule counts it */
+    uint64_t *held[EBB_MAX_TIERS];          /* [n]: bytes on a tier */
+    double *over_ns;                        /* [n + 1]: how long places before this one are above the limit */
+    uint32_t *heap, n_heap; /* gaps that were not tried yet; the first is the best one, as far as is known */
+    double *relief;         /* [n_gaps]: when it was looked at last */
+    uint32_t *looked_at;    /* [n_gaps]: in which round, from 1 on; 0: never */
     ebb_g10 told;
 } g10;
 
@@ -279,7 +279,7 @@ static void choose_hidden(g10 *g) {
 
 /* ---- the rest ----------------------------------------------------------------------------------- */
 
-/* EBB_MAX_TIERS: none. */
+/* EBB_MAX_TIERS: none has room. */
 static uint32_t fastest_with_room(const g10 *g, uint64_t bytes) {
     for (uint32_t i = g->n_tiers; i-- > 0;) {
         if (has_room(g, g->tiers[i], bytes)) { return g->tiers[i]; }
@@ -363,7 +363,7 @@ static ebb_status draft_g10(const ebb_policy_input *input, ebb_draft *draft) {
 
 const ebb_policy ebb__policy_g10 = {
     .name = "g10",
-    .about = "G10 2023: what takes the most off what is too much, for the longest, is copied while it can be hidden",
+    .about = "G10 2023: what lowers the loads above the limit most, for the longest, is copied while it can be hidden",
     .keeps_limit = true,
     .copies_only = true,
     .when_it_fits = &ebb__policy_liveness,
