@@ -49,7 +49,7 @@ typedef struct g10 {
     ebb_g10 told;
 } g10;
 
-/* ---- the ways ----------------------------------------------------------------------------------- */
+/* ---- tiers and engines -------------------------------------------------------------------------- */
 
 static double trip_ns(const g10 *g, uint32_t tier, uint64_t bytes) {
     return (double)ebb__trip_ns(g->away.input->machine, tier, bytes);
@@ -67,7 +67,7 @@ static void list_tiers(g10 *g) {
     }
 }
 
-static double *way(const g10 *g, uint32_t tier, bool is_out) {
+static double *free_of(const g10 *g, uint32_t tier, bool is_out) {
     const ebb_action copy = {.kind = is_out ? EBB_ACT_OUT : EBB_ACT_IN, .tier = (uint16_t)tier};
     return g->free_ns[ebb__topology_engine_of(ebb_machine_topology(g->away.input->machine), &copy)];
 }
@@ -131,8 +131,8 @@ static double over_between(const g10 *g, uint32_t from, uint32_t to) {
 static double relief(const g10 *g, const ebb_away_gap *gap) {
     const uint32_t tier = g->tiers[0];
     const double half_ns = trip_ns(g, tier, g->away.view.tensors[gap->tensor].size_bytes) / 4;
-    const uint32_t from = out_ends(g, gap, way(g, tier, true), half_ns);
-    const uint32_t to = in_begins(g, gap, way(g, tier, false), half_ns);
+    const uint32_t from = out_ends(g, gap, free_of(g, tier, true), half_ns);
+    const uint32_t to = in_begins(g, gap, free_of(g, tier, false), half_ns);
     return (double)gap->bytes * over_between(g, from, to);
 }
 
@@ -181,7 +181,7 @@ static bool has_room(const g10 *g, uint32_t tier, uint64_t bytes) {
     return most <= limit && bytes <= limit - most;
 }
 
-/* Whether nothing is left of the way out where the copy would go alone. */
+/* Whether nothing is left of the engine's time where the copy out would be if it were alone. */
 static bool is_crowded(const g10 *g, const ebb_away_gap *gap, const double *free_ns, double out_ns) {
     const double end_ns = when(g, gap->leave + 1) + out_ns;
     for (uint32_t p = gap->leave + 1; p < gap->need && when(g, p + 1) <= end_ns; p++) {
@@ -203,7 +203,7 @@ static bool pick_tier(g10 *g, uint32_t i, bool *is_short_out) {
         if (!has_room(g, tier, gap->bytes)) { continue; }
         found = tier;
         const double out_ns = (double)ebb_machine_copy_time_ns(g->away.input->machine, EBB_DEVICE, tier, bytes);
-        if (!is_crowded(g, gap, way(g, tier, true), out_ns)) { break; }
+        if (!is_crowded(g, gap, free_of(g, tier, true), out_ns)) { break; }
     }
     if (found == EBB_MAX_TIERS) { return false; }
     ebb__away_send(&g->away, i, found);
@@ -216,7 +216,7 @@ static void hold(g10 *g, const ebb_away_gap *gap) {
 
 static void try_gap(g10 *g, uint32_t i) {
     ebb_away_gap *gap = &g->away.gaps[i];
-    double *out = way(g, gap->tier, true), *in = way(g, gap->tier, false);
+    double *out = free_of(g, gap->tier, true), *in = free_of(g, gap->tier, false);
     const uint32_t gone = out_ends(g, gap, out, gap->out_ns), back = in_begins(g, gap, in, gap->in_ns);
     if (back <= gone) { return; }
     book(g, out, gap->leave + 1, gap->need, gap->out_ns);
