@@ -244,7 +244,7 @@ void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
 bool ebb__away_has_room(const ebb_away *a, uint32_t i, uint32_t tier) {
     const gap *g = &a->gaps[i];
     const bool is_there = tier == g->tier && a->n_away[g->tensor] > 0;
-    return is_there || g->bytes <= a->input->tier_bytes[tier] - a->tier_used[tier];
+    return is_there || ebb__has_room(a->input->tier_bytes[tier], a->tier_used[tier], g->bytes);
 }
 
 void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {

@@ -166,11 +166,6 @@ static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint3
     return w->copy_ns[((size_t)t * w->n_tiers + tier) * 2 + in];
 }
 
-static inline bool ebb__best_has_room(const ebb_best_walk *w, uint32_t tier, uint64_t bytes) {
-    const uint64_t limit_bytes = w->input->tier_bytes[tier], used_bytes = w->tier_used[tier];
-    return used_bytes <= limit_bytes && bytes <= limit_bytes - used_bytes;
-}
-
 /* Where several tiers take copies: the fastest with room, or by the keys' patience the fastest of the others that has
  * time for both copies. EBB_MAX_TIERS: none has room. */
 uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t);
@@ -179,7 +174,7 @@ uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t);
 static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint32_t t) {
     const uint32_t only = w->only_tier;
     if (only == EBB_MAX_TIERS) { return ebb__best_pick_of_several(w, t); }
-    return ebb__best_has_room(w, only, w->state[t].bytes) ? only : EBB_MAX_TIERS;
+    return ebb__has_room(w->input->tier_bytes[only], w->tier_used[only], w->state[t].bytes) ? only : EBB_MAX_TIERS;
 }
 
 /* ---- afterwards (best_prune.c) ------------------------------------------------------------------ */

@@ -61,7 +61,7 @@ static void release_copy(walk *w, uint32_t t) {
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
     EBB_ASSERT(tier < EBB_MAX_TIERS && !w->state[t].copied);
-    EBB_ASSERT(w->state[t].bytes <= w->input->tier_bytes[tier] - w->tier_used[tier]);
+    EBB_ASSERT(ebb__has_room(w->input->tier_bytes[tier], w->tier_used[tier], w->state[t].bytes));
     w->state[t].copied = true;
     w->state[t].tier = tier;
     w->tier_used[tier] += w->state[t].bytes;

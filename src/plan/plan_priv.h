@@ -244,6 +244,11 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
     return input->order != NULL ? input->order[place] : (uint32_t)place;
 }
 
+/* Whether these bytes fit beside those in use, within a limit. */
+static inline bool ebb__has_room(uint64_t limit_bytes, uint64_t used_bytes, uint64_t bytes) {
+    return used_bytes <= limit_bytes && bytes <= limit_bytes - used_bytes;
+}
+
 /* A copy to a tier and one back. */
 uint64_t ebb__trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes);
 

@@ -83,7 +83,7 @@ uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes
     uint32_t found = EBB_MAX_TIERS;
     for (uint32_t tier = EBB_DEVICE + 1; tier < EBB_MAX_TIERS; tier++) {
         const uint64_t limit_bytes = input->tier_bytes[tier];
-        if (limit_bytes == 0 || used_bytes[tier] > limit_bytes || bytes > limit_bytes - used_bytes[tier]) { continue; }
+        if (limit_bytes == 0 || !ebb__has_room(limit_bytes, used_bytes[tier], bytes)) { continue; }
         const bool is_first = found == EBB_MAX_TIERS;
         if (is_first || ebb__trip_ns(input->machine, tier, bytes) < ebb__trip_ns(input->machine, found, bytes)) {
             found = tier;

@@ -175,10 +175,9 @@ static uint32_t find_best(g10 *g, uint32_t round) {
 }
 
 static bool has_room(const g10 *g, uint32_t tier, uint64_t bytes) {
-    const uint64_t limit = g->away.input->tier_bytes[tier];
     uint64_t most = 0;
     for (uint32_t p = 0; p < g->n; p++) { most = ebb_max_u64(most, g->held[tier][p]); }
-    return most <= limit && bytes <= limit - most;
+    return ebb__has_room(g->away.input->tier_bytes[tier], most, bytes);
 }
 
 /* Whether nothing is left of the engine's time where the copy out would be if it were alone. */
