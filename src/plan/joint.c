@@ -61,7 +61,9 @@ static ebb_status find_gaps(ebb_joint *j) {
 /* ---- what a choice costs ----------------------------------------------------------------------- */
 
 double ebb__joint_free_ns(const ebb_joint *j, const ebb_gap *gap) {
-    return ebb__joint_back_ns(j, gap) - ebb__joint_gone_ns(j, gap);
+    const double gone_ns = fmax(j->begin_ns[gap->leave + 1], j->out_free_ns[gap->leave]) + gap->out_ns;
+    const double back_ns = fmin(j->begin_ns[gap->need], j->in_begin_ns[gap->need]) - gap->in_ns;
+    return back_ns - gone_ns;
 }
 
 static void note_links(ebb_joint *j) {

@@ -18,8 +18,6 @@
 
 #include "plan/remake.h"
 
-#include <math.h>
-
 #define EBB_JOINT_MAX_GAPS 2048u
 
 typedef enum ebb_fate { EBB_FATE_STAYS, EBB_FATE_SWAPPED, EBB_FATE_REMADE } ebb_fate;
@@ -61,16 +59,8 @@ static inline bool ebb__gap_holds(const ebb_gap *gap, uint32_t step) {
     return gap->fate == EBB_FATE_STAYS && gap->leave < step && step < gap->need;
 }
 
-/* If it is copied: when it has gone out, and when it has to begin to come back, beside all copies chosen so far. */
-static inline double ebb__joint_gone_ns(const ebb_joint *j, const ebb_gap *gap) {
-    return fmax(j->begin_ns[gap->leave + 1], j->out_free_ns[gap->leave]) + gap->out_ns;
-}
-static inline double ebb__joint_back_ns(const ebb_joint *j, const ebb_gap *gap) {
-    return fmin(j->begin_ns[gap->need], j->in_begin_ns[gap->need]) - gap->in_ns;
-}
-
-/* The time for which it would be away if it was copied, both copies hidden. Below 0: computing would wait for as long.
- */
+/* The time for which it would be away if it was copied, both copies hidden, beside all copies chosen so far. Below 0:
+ * computing would wait for as long. */
 double ebb__joint_free_ns(const ebb_joint *j, const ebb_gap *gap);
 
 /* The time to make it again, with all that is gone by then; infinite: it cannot be made. A failure is kept in
