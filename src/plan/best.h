@@ -283,8 +283,11 @@ void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
                            uint64_t *bytes_out, uint64_t *over);
 
+/* What is above the budget: a stack, or a tensor for as long as it stays. */
+typedef enum ebb_excess { EBB_EXCESS_STACKS, EBB_EXCESS_STAYS } ebb_excess;
+
 /* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. */
-ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, uint64_t *over);
+ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over);
 
 /* The same with the hand's draft: placed_ns, placed_bytes. */
 ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work, uint64_t *over);

@@ -92,7 +92,8 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }
-    if (st == EBB_OK && over != NULL) { st = ebb__best_find_excess(plan, input->budget_bytes, over); }
+    const ebb_excess what = input->copies_only ? EBB_EXCESS_STAYS : EBB_EXCESS_STACKS;
+    if (st == EBB_OK && over != NULL) { st = ebb__best_find_excess(plan, input->budget_bytes, what, over); }
     ebb_plan_destroy(plan);
     return st;
 }

@@ -244,8 +244,8 @@ static ebb_status is_beaten(const maker *m, const ebb_plan *plan, double times, 
 
 /* What comes out of a search has been placed by it, with one of the lower works. */
 static ebb_status place_well(const maker *m, ebb_plan *plan, const aim *a, ebb_placed *placed_out) {
-    const uint64_t work[] = {EBB_PLACING_QUICK, EBB_PLACING_ROUND, a->work};
-    for (size_t i = m->effort > 0 ? 0 : 2; i < 3; i++) {
+    const uint64_t work[] = {EBB_PLACING_QUICK, EBB_PLACING_SET, EBB_PLACING_ROUND, a->work};
+    for (size_t n = sizeof work / sizeof work[0], i = m->effort > 0 ? 0 : n - 1; i < n; i++) {
         EBB_TRY(place(m, plan, work[i], a->enough_bytes, a->budget_bytes, placed_out));
         if (placed_out->peak_bytes <= a->enough_bytes) { break; }
     }

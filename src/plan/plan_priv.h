@@ -105,9 +105,11 @@ static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
 /* ---- placing ----------------------------------------------------------------------------------- */
 
 #define EBB_PLACING_WORK_AN_ITEM 64u
-/* Work for a plan that is one of many, and for one that comes out of a round of a search. The placer shares its work
+/* Work for a plan that is one of many, and for one that comes out of a round of a search, of sets of copies or of
+ * recomputations. The placer shares its work
  * out, so with more work it may go another way, and end higher. */
 #define EBB_PLACING_QUICK (EBB_PLACE_STEPS / 16)
+#define EBB_PLACING_SET (EBB_PLACE_STEPS / 8)
 #define EBB_PLACING_ROUND (EBB_PLACE_STEPS / 4)
 
 typedef struct ebb_placing_options {

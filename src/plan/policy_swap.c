@@ -356,7 +356,7 @@ static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft 
     for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
         uint64_t bytes = 0;
         if (!find_set(s, ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
-        if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_ROUND, trial, draft, &bytes)); }
+        if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_SET, trial, draft, &bytes)); }
         if (bytes > input->budget_bytes) {
             waste_over(s);
         } else {

@@ -14,7 +14,7 @@ typedef struct stay {
 } stay;
 
 /* The excess at each place of a plan of six runs. */
-static void find(const stay *stays, size_t n, uint64_t over[N_RUNS + 1]) {
+static void find(const stay *stays, size_t n, ebb_excess what, uint64_t over[N_RUNS + 1]) {
     ebb_plan plan = {.mem = ebb__mem_or_default(NULL), .alignment_bytes = 1};
     for (uint32_t i = 0; i < N_RUNS; i++) {
         const ebb_action run = ACT_RUN(i);
@@ -24,21 +24,26 @@ static void find(const stay *stays, size_t n, uint64_t over[N_RUNS + 1]) {
         const ebb_stay own = {i, stays[i].first, stays[i].last, stays[i].offset, stays[i].size_bytes, 0};
         assert_int_equal(EBB_PUSH(NULL, &plan.stays, own), EBB_OK);
     }
-    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, over), EBB_OK);
+    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, what, over), EBB_OK);
     EBB_VEC_FINI(NULL, &plan.actions);
     EBB_VEC_FINI(NULL, &plan.stays);
 }
 
-static void assert_over(const stay *stays, size_t n, const uint64_t *expected) {
+static void assert_over_of(const stay *stays, size_t n, ebb_excess what, const uint64_t *expected) {
     uint64_t over[N_RUNS + 1];
-    find(stays, n, over);
+    find(stays, n, what, over);
     for (uint32_t p = 0; p <= N_RUNS; p++) { assert_int_equal(over[p], expected[p]); }
+}
+
+static void assert_over(const stay *stays, size_t n, const uint64_t *expected) {
+    assert_over_of(stays, n, EBB_EXCESS_STACKS, expected);
 }
 
 static void test_a_small_one_lies_on_a_large_one(void **state) {
     (void)state;
     const stay stays[] = {{0, 6, 0, 40}, {2, 4, 40, 70}, {4, 6, 40, 20}, {0, 6, 110, 5}};
     assert_over(stays, 4, (uint64_t[]){0, 0, 15, 15, 0, 0, 0});
+    assert_over_of(stays, 4, EBB_EXCESS_STAYS, (uint64_t[]){15, 15, 15, 15, 15, 15, 0});
 }
 
 /* The lowest has gone when the topmost comes. */
