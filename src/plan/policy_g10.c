@@ -42,10 +42,11 @@ typedef struct g10 {
     double *free_ns[EBB_MAX_ENGINES]; /* [n]: of each place, what an engine has left; NULL: it was not asked for */
     int64_t *load;                    /* [n]: with what is off */
     uint64_t *held[EBB_MAX_TIERS];    /* [n]: of each tier */
-    double *over_ns;                  /* [n + 1]: how long places before this one are above the limit */
-    uint32_t *heap, n_heap;           /* gaps of which nothing is known yet, the best one first */
-    double *relief;                   /* [n_gaps]: when it was looked at last */
-    uint32_t *looked_at;              /* [n_gaps]: in which round, from 1 on; 0: never */
+    uint64_t most_held[EBB_MAX_TIERS];
+    double *over_ns;        /* [n + 1]: how long places before this one are above the limit */
+    uint32_t *heap, n_heap; /* gaps of which nothing is known yet, the best one first */
+    double *relief;         /* [n_gaps]: when it was looked at last */
+    uint32_t *looked_at;    /* [n_gaps]: in which round, from 1 on; 0: never */
     ebb_g10 told;
 } g10;
 
@@ -178,9 +179,7 @@ static uint32_t find_best(g10 *g, uint32_t round) {
 }
 
 static bool has_room(const g10 *g, uint32_t tier, uint64_t bytes) {
-    const uint64_t limit = g->away.input->tier_bytes[tier];
-    uint64_t most = 0;
-    for (uint32_t p = 0; p < g->n; p++) { most = ebb_max_u64(most, g->held[tier][p]); }
+    const uint64_t limit = g->away.input->tier_bytes[tier], most = g->most_held[tier];
     return most <= limit && bytes <= limit - most;
 }
 
@@ -220,7 +219,11 @@ static bool pick_tier(const g10 *g, ebb_away_gap *gap, bool *is_short_out) {
 }
 
 static void hold(g10 *g, const ebb_away_gap *gap) {
-    for (uint32_t p = gap->leave + 1; p < gap->need; p++) { g->held[gap->tier][wrapped(g, p)] += gap->bytes; }
+    for (uint32_t p = gap->leave + 1; p < gap->need; p++) {
+        uint64_t *held = &g->held[gap->tier][wrapped(g, p)];
+        *held += gap->bytes;
+        g->most_held[gap->tier] = ebb_max_u64(g->most_held[gap->tier], *held);
+    }
 }
 
 static void try_gap(g10 *g, uint32_t i) {
