@@ -2,9 +2,9 @@
  *
  * The policies that choose between tiers, over random programs and machines of up to five tiers with any rates,
  * latencies and capacities: every plan passes the validator, keeps its budget and its tiers, and gives the results of a
- * run without limits. Other times refuse the same budgets. Four threads find the same plan, more effort is never
- * slower, and best is not slower than g10 and flashneuron. EBB_SEED and EBB_COUNT choose the programs; each with a
- * number that EBB_EVERY divides is searched for, too.
+ * run without limits. Other times refuse the same budgets. More effort is never slower, and best is not slower than
+ * g10 and flashneuron. EBB_SEED and EBB_COUNT choose the programs. With EBB_SEARCHES=1 plans are searched for, too,
+ * which takes ten seconds for each program.
  */
 #include "plan_support.h"
 
