@@ -43,10 +43,15 @@ static void set_tier(const away *a, gap *g, uint32_t tier) {
     g->in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes);
 }
 
+/* Bytes of a tensor times 1024 may be too many for a number. */
+static bool is_small(const away *a, uint64_t bytes) {
+    return a->input->limit_bytes > 0 && bytes <= (a->input->limit_bytes - 1) / SMALL;
+}
+
 static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
     const uint64_t none_used[EBB_MAX_TIERS] = {0}, bytes = a->view.tensors[t].size_bytes;
     const uint32_t tier = ebb__pick_tier(a->input, none_used, rounded(a, bytes));
-    if (tier == EBB_MAX_TIERS || leave + 1 >= need || bytes * SMALL < a->input->limit_bytes) { return; }
+    if (tier == EBB_MAX_TIERS || leave + 1 >= need || is_small(a, bytes)) { return; }
     gap *g = &a->gaps[a->n_gaps++];
     *g = (gap){.tensor = t,
                .leave = leave,

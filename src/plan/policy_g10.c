@@ -42,7 +42,8 @@ typedef struct g10 {
     double *free_ns[EBB_MAX_ENGINES];       /* [n]: what an engine has left of the time of each place */
     int64_t *load;                          /* [n]: less what is off, as the rule counts it */
     uint64_t *held[EBB_MAX_TIERS];          /* [n]: bytes on a tier */
-    double *over_ns;                        /* [n + 1]: how long places before this one are above the limit */
+    uint64_t most_held[EBB_MAX_TIERS];
+    double *over_ns;        /* [n + 1]: how long places before this one are above the limit */
     uint32_t *heap, n_heap; /* gaps that were not tried yet; the first is the best one, as far as is known */
     double *relief;         /* [n_gaps]: when it was looked at last */
     uint32_t *looked_at;    /* [n_gaps]: in which round, from 1 on; 0: never */
@@ -175,9 +176,7 @@ static uint32_t find_best(g10 *g, uint32_t round) {
 }
 
 static bool has_room(const g10 *g, uint32_t tier, uint64_t bytes) {
-    uint64_t most = 0;
-    for (uint32_t p = 0; p < g->n; p++) { most = ebb_max_u64(most, g->held[tier][p]); }
-    return ebb__has_room(g->away.input->tier_bytes[tier], most, bytes);
+    return ebb__has_room(g->away.input->tier_bytes[tier], g->most_held[tier], bytes);
 }
 
 /* Whether nothing is left of the engine's time where the copy out would be if it were alone. */
@@ -210,7 +209,11 @@ static bool pick_tier(g10 *g, uint32_t i, bool *is_short_out) {
 }
 
 static void hold(g10 *g, const ebb_away_gap *gap) {
-    for (uint32_t p = gap->leave + 1; p < gap->need; p++) { g->held[gap->tier][wrapped(g, p)] += gap->bytes; }
+    for (uint32_t p = gap->leave + 1; p < gap->need; p++) {
+        uint64_t *held = &g->held[gap->tier][wrapped(g, p)];
+        *held += gap->bytes;
+        g->most_held[gap->tier] = ebb_max_u64(g->most_held[gap->tier], *held);
+    }
 }
 
 static void try_gap(g10 *g, uint32_t i) {

@@ -25,7 +25,7 @@
 
 #define MAX_LINE_BYTES 65536u
 #define NS_PER_CYCLE (1.0 / 1.2)
-#define MAX_CYCLES 1e18
+#define MAX_CYCLES ((uint64_t)1000000000000000000)
 
 typedef struct g10_trace {
     ebb_foreign *f;
@@ -213,7 +213,7 @@ static ebb_status take_line(g10_trace *g) {
         return take_parent(g, at);
     }
     if ((at = behind(line, "Execution Time:")) != NULL) {
-        g->has_time = take_number(&at, &g->cycles) && (double)g->cycles <= MAX_CYCLES;
+        g->has_time = take_number(&at, &g->cycles) && g->cycles <= MAX_CYCLES;
         return g->has_time ? EBB_OK : refuse(g, "an execution time that is no whole number up to 10^18");
     }
     if (strcmp(line, "Input Tensors:") == 0 || strcmp(line, "Output Tensors:") == 0) {

@@ -44,6 +44,8 @@ def reckoned():
     found = [ns(aten.mm.default, small, small), ns(aten.mm.default, large, large), ns(aten.relu.default, large)]
     verdict("reckoned times", found[0] < found[1] > found[2] > 0, found)
     verdict("a view takes no time", ns(aten.t.default, large) == 0)
+    verdict("a sparse tensor's bytes are those of its parts",
+            ns(aten.add.Tensor, large.to_sparse(), large.to_sparse()) > ns(aten.add.Tensor, small.to_sparse(), small.to_sparse()))
     verdict("operators whose work is not known", _reckoned._flops(aten.mm.default, (3,), {}, None) == 0)
 
 

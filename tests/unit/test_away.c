@@ -107,6 +107,25 @@ static void test_order_of_copies_in(void **state) {
     end(&f);
 }
 
+/* Tensors small beside the limit stay, and one of 2^54 bytes is not small. */
+static void test_small(void **state) {
+    (void)state;
+    const uint64_t sizes[] = {(uint64_t)1 << 54, 3, 2};
+    fixture f;
+    begin(&f);
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t t = make_tensor(f.program, sizes[i], false, false);
+        STEP(f.program, 0, 1000, {t, EBB_WRITE});
+    }
+    make_step(f.program, NULL, 0, 0, 1000);
+    STEP(f.program, 0, 1000, {0, EBB_READ}, {1, EBB_READ}, {2, EBB_READ});
+    finish(&f, 2049);
+    assert_int_equal(f.away.n_gaps, 2);
+    assert_int_equal(f.away.gaps[0].tensor, 0);
+    assert_int_equal(f.away.gaps[1].tensor, 1);
+    end(&f);
+}
+
 /* What is overwritten next is not there in between; a persistent tensor's gap reaches into the next iteration, and a
  * second gap of the same content needs no second copy out. */
 static void test_gaps(void **state) {
@@ -196,8 +215,8 @@ static void test_one_gap_elsewhere(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits), cmocka_unit_test(test_order_of_copies_in),
-                                       cmocka_unit_test(test_gaps), cmocka_unit_test(test_other_tier),
-                                       cmocka_unit_test(test_one_gap_elsewhere)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),      cmocka_unit_test(test_order_of_copies_in),
+        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier), cmocka_unit_test(test_one_gap_elsewhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,7 @@ static void test_g10_refused(void **state) {
         {KERNEL("0", "A", "1") KERNEL("1", "A", "1"), "f:3: a kernel begins within a kernel"},
         {"Kernel ID: 0, Name: A\n" END, "f:2: a kernel ends without its execution time"},
         {KERNEL("0", "A", "x"), "f:2: an execution time"},
+        {KERNEL("0", "A", "1000000000000000001"), "f:2: an execution time"},
         {KERNEL("0", "A", "1") TENSOR("1", "0", "1"), "f:3: a tensor outside of a list"},
         {KERNEL("0", "A", "1") IN TENSOR("1", "2", "1"), "f:4: 'Is weight (global)?: 0' or 1"},
         {KERNEL("0", "A", "1") OUT TENSOR("1", "0", "1") TENSOR("1", "0", "2"), "f:5: a tensor that had another size"},
