@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every policy that has a plan, trained by it: are the bits the same, and the peaks what was planned?
 
-    bench/policies_executed.py [--ebb build/release/ebb] [--memory 90%,60%] [--disk DIR] [--host-memory SIZE]
-                               [-o bench/results/FILE.csv] [NET...]
+    bench/policies_executed.py [--ebb build/release/ebb] [--policies g10,swap] [--memory 90%,60%] [--disk DIR]
+                               [--host-memory SIZE] [-o bench/results/FILE.csv] [NET...]
 
 Five networks with small images, on the backend `cpu`, by `ebb compare --run`. A row is a policy within a budget: commit,
 processor, network, and the columns of `ebb compare`: bytes between tiers, predicted and measured time, planned and measured
@@ -31,10 +31,10 @@ NETS = {
 
 def compare(args, net, folder):
     out = os.path.join(folder, net + ".csv")
-    tiers = ["--disk", args.disk] if args.disk else []
-    tiers += ["--host-memory", args.host_memory] if args.host_memory else []
+    given = {"--disk": args.disk, "--host-memory": args.host_memory, "--policies": args.policies}
+    options = [word for name, value in given.items() if value for word in (name, value)]
     done = subprocess.run([args.ebb, "compare", net, *NETS[net], "--optimizer", "sgd", "--run", "--steps", "2", "--machine",
-                           os.path.join(folder, "machine.json"), "--memory", args.memory, *tiers, "-o", out],
+                           os.path.join(folder, "machine.json"), "--memory", args.memory, *options, "-o", out],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if not os.path.exists(out):
         sys.exit(f"{net}: {done.stderr.strip()}")
@@ -46,6 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="*", metavar="NET")
     parser.add_argument("--ebb", default="build/release/ebb")
+    parser.add_argument("--policies", help="default: all")
     parser.add_argument("--memory", default="90%,60%")
     parser.add_argument("--disk")
     parser.add_argument("--host-memory")
