@@ -11,7 +11,7 @@
  *                    begins. What leaves first is copied first. What nothing wrote since its last copy is not copied
  *
  *      a drop        comes as late as it can: where a step or a copy in wants the room. What wants it waits for the
- *                    copy out. Of several tiers the one goes whose copy out ends first
+ *                    copy out. With several tiers, what is copied out first is dropped first
  *
  *      a copy in     begins so late that it and those after it end in time, or as soon after that as there is room
  *

@@ -19,8 +19,7 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
-    float
-        patience; /* how many times both copies must fit into an absence for a slower tier; INFINITY: none takes any */
+    float patience;    /* a slower tier is taken if its copies fit so many times into an absence; INFINITY: never */
     uint64_t limit_bytes; /* of the load */
     bool copies_only;     /* nothing is computed again */
     bool by_duals;        /* the duals say what room and copies are worth, and when */

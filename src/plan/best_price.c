@@ -283,12 +283,10 @@ uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t) {
     const uint64_t bytes = w->state[t].bytes;
     const uint32_t fastest = ebb__pick_tier(w->input, w->tier_used, bytes);
     uint64_t used_bytes[EBB_MAX_TIERS];
-    if (w->keys->patience == INFINITY) { return fastest; }
+    if (w->keys->patience == INFINITY || fastest == EBB_MAX_TIERS) { return fastest; }
     memcpy(used_bytes, w->tier_used, sizeof used_bytes);
-    for (uint32_t tier = fastest; tier != EBB_MAX_TIERS;) {
-        used_bytes[tier] = UINT64_MAX;
-        tier = ebb__pick_tier(w->input, used_bytes, bytes);
-        if (tier != EBB_MAX_TIERS && is_patient(w, t, tier)) { return tier; }
+    for (uint32_t tier = fastest; (tier = ebb__pick_next_tier(w->input, used_bytes, bytes, tier)) != EBB_MAX_TIERS;) {
+        if (is_patient(w, t, tier)) { return tier; }
     }
     return fastest;
 }

@@ -105,9 +105,8 @@ static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
 /* ---- placing ----------------------------------------------------------------------------------- */
 
 #define EBB_PLACING_WORK_AN_ITEM 64u
-/* Work for a plan that is one of many, and for one that comes out of a round of a search, of sets of copies or of
- * recomputations. The placer shares its work
- * out, so with more work it may go another way, and end higher. */
+/* Work for a plan that is one of many, for a set of copies, and for what comes out of a round of a search. The placer
+ * divides its work among several ways to place, so with more work it may go another way, and end higher. */
 #define EBB_PLACING_QUICK (EBB_PLACE_STEPS / 16)
 #define EBB_PLACING_SET (EBB_PLACE_STEPS / 8)
 #define EBB_PLACING_ROUND (EBB_PLACE_STEPS / 4)
@@ -257,6 +256,11 @@ uint64_t ebb__trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes)
 /* Pick the fastest tier that has room for these bytes beside those in use: a copy there and back takes the least time.
  * If two are equally fast, the first. EBB_MAX_TIERS: no tier has room. */
 uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes);
+
+/* The same without this tier, which counts as full in used_bytes from then on. So one call after the other goes through
+ * all tiers with room, the fastest first. */
+uint32_t ebb__pick_next_tier(const ebb_policy_input *input, uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes,
+                             uint32_t tier);
 
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */

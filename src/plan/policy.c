@@ -92,6 +92,12 @@ uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes
     return found;
 }
 
+uint32_t ebb__pick_next_tier(const ebb_policy_input *input, uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes,
+                             uint32_t tier) {
+    used_bytes[tier] = UINT64_MAX;
+    return ebb__pick_tier(input, used_bytes, bytes);
+}
+
 /* The same choices whatever the plan. */
 static ebb_status make_chosen(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     size_t n_steps = 0;

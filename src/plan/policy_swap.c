@@ -83,10 +83,9 @@ static bool has_time(const search *s, const ebb_away_gap *g, uint32_t tier) {
 static uint32_t pick_slow_tier(const search *s, const ebb_away_gap *g) {
     uint64_t used_bytes[EBB_MAX_TIERS];
     memcpy(used_bytes, s->away.tier_used, sizeof used_bytes);
-    for (uint32_t tier = g->tier; tier != EBB_MAX_TIERS;) {
-        used_bytes[tier] = UINT64_MAX;
-        tier = ebb__pick_tier(s->away.input, used_bytes, g->bytes);
-        if (tier != EBB_MAX_TIERS && has_time(s, g, tier)) { return tier; }
+    for (uint32_t tier = g->tier;
+         (tier = ebb__pick_next_tier(s->away.input, used_bytes, g->bytes, tier)) != EBB_MAX_TIERS;) {
+        if (has_time(s, g, tier)) { return tier; }
     }
     return g->tier;
 }

@@ -157,21 +157,27 @@ static void test_gaps(void **state) {
     end(&f);
 }
 
+/* A tensor with two gaps, each of one step, and room for it on the host and on a disk that is a tenth as fast. */
+static uint32_t begin_two_gaps(fixture *f, ebb_access_mode mode) {
+    begin(f);
+    set_link(f->machine, EBB_DISK, 1e8, 1e8, 0);
+    const uint32_t a = make_tensor(f->program, 100, false, false);
+    STEP(f->program, 0, 1000, {a, EBB_WRITE});
+    for (int i = 0; i < 2; i++) {
+        make_step(f->program, NULL, 0, 100, 1000);
+        STEP(f->program, 0, 1000, {a, mode});
+    }
+    finish(f, 100);
+    f->input.tier_bytes[EBB_HOST] = f->input.tier_bytes[EBB_DISK] = 100;
+    assert_int_equal(f->away.n_gaps, 2);
+    return a;
+}
+
 /* All copies of a tensor are on one tier. */
 static void test_other_tier(void **state) {
     (void)state;
     fixture f;
-    begin(&f);
-    set_link(f.machine, EBB_DISK, 1e8, 1e8, 0);
-    const uint32_t a = make_tensor(f.program, 100, false, false);
-    STEP(f.program, 0, 1000, {a, EBB_WRITE});
-    for (int i = 0; i < 2; i++) {
-        make_step(f.program, NULL, 0, 100, 1000);
-        STEP(f.program, 0, 1000, {a, EBB_READ});
-    }
-    finish(&f, 100);
-    f.input.tier_bytes[EBB_HOST] = f.input.tier_bytes[EBB_DISK] = 100;
-    assert_int_equal(f.away.n_gaps, 2);
+    const uint32_t a = begin_two_gaps(&f, EBB_READ);
     ebb__away_set(&f.away, 0, true);
     ebb__away_set(&f.away, 1, true);
     assert_true(ebb__away_run(&f.away) == 5300); /* out, in, and in again */
@@ -191,17 +197,7 @@ static void test_other_tier(void **state) {
 static void test_one_gap_elsewhere(void **state) {
     (void)state;
     fixture f;
-    begin(&f);
-    set_link(f.machine, EBB_DISK, 1e8, 1e8, 0);
-    const uint32_t a = make_tensor(f.program, 100, false, false);
-    STEP(f.program, 0, 1000, {a, EBB_WRITE});
-    for (int i = 0; i < 2; i++) {
-        make_step(f.program, NULL, 0, 100, 1000);
-        STEP(f.program, 0, 1000, {a, EBB_UPDATE});
-    }
-    finish(&f, 100);
-    f.input.tier_bytes[EBB_HOST] = f.input.tier_bytes[EBB_DISK] = 100;
-    assert_int_equal(f.away.n_gaps, 2);
+    (void)begin_two_gaps(&f, EBB_UPDATE);
     assert_true(ebb__away_gap_ns(&f.away, &f.away.gaps[0]) == 1000);
     assert_false(ebb__away_covers(&f.away, &f.away.gaps[0], 0));
     assert_true(ebb__away_covers(&f.away, &f.away.gaps[0], 1));
