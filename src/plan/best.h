@@ -282,7 +282,7 @@ void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
                            uint64_t *bytes_out, uint64_t *over);
 
-/* What is above the budget: a stack, or a tensor for as long as it stays. */
+/* Where a plan counts as above the budget: where a stack of tensors is, or all the time that the top tensor stays. */
 typedef enum ebb_excess { EBB_EXCESS_STACKS, EBB_EXCESS_STAYS } ebb_excess;
 
 /* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. */

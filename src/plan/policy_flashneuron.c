@@ -3,7 +3,7 @@
  * The policy flashneuron: Bae et al., "FlashNeuron: SSD-Enabled Large-Batch Training of Very Deep Neural Networks",
  * FAST 2021, with its linear selection alone, as the simulator of G10 (Zhang et al., MICRO 2023) runs it.
  *
- * Selection. The turn is the first step that is not of the forward pass. What is used before the turn and read after it
+ * Selection. The turn is the first step after the forward pass. What is used before the turn and read after it
  * may leave. In the order in which steps first use them, such tensors leave until the others take less than the line:
  * the memory less what never leaves and less the most that one step touches.
  *

@@ -23,7 +23,7 @@
  * As coded the search also ends at the first gap that is too short for copies over any tier; their loop takes it up
  * again and again.
  *
- * What is away when follows from the gaps (away.h). There a copy in begins as late as is safe, or earlier where those
+ * The gaps say when each tensor is away (away.h). There a copy in begins as late as is safe, or earlier where those
  * after it need the link. G10's begin as early as there is room. Tensors of less than a thousandth of the limit stay.
  *
  * Takes gaps * places, and what gaps that are looked at anew take.
