@@ -25,10 +25,11 @@ typedef struct pruner {
     size_t n;
     uint32_t *start; /* [n_tensors + 1] */
     touch *touches;
-    bool *deleted; /* [n] */
-    bool *present; /* [n_tensors]: while the load is measured; before that, whether there is a copy */
-    bool *updated; /* [n_tensors]: some step updates it */
-    int64_t *load; /* [n]: at each action */
+    bool *deleted;     /* [n] */
+    bool *present;     /* [n_tensors]: while the load is measured; before that, whether there is a copy */
+    bool *updated;     /* [n_tensors]: some step updates it */
+    int64_t *load;     /* [n]: at each action */
+    uint32_t *drop_at; /* [n]: where a drop is by now: it goes up when the action before it goes */
 } pruner;
 
 static bool is_again(const pruner *p, uint32_t a) {
@@ -173,18 +174,20 @@ static void spare_output(pruner *p, uint32_t a, uint32_t t) {
     if (!p->touches[before].drops) { return; } /* it is there anyway */
     if (!is_unused(&p->touches[after])) {
         p->deleted[drop] = true;
-        add_load(p, drop, a, bytes_of(p, t));
+        add_load(p, p->drop_at[drop], a, bytes_of(p, t));
         return;
     }
     p->deleted[next] = p->deleted[next] || p->touches[after].drops;
-    add_load(p, a, next, -bytes_of(p, t));
+    add_load(p, a, p->drop_at[next], -bytes_of(p, t));
 }
 
 /* A tensor that it read is free from its touch before on, if this was the last one. */
 static void spare_input(pruner *p, uint32_t a, uint32_t t) {
     const uint32_t at = find_touch(p, t, a), before = touch_before(p, t, at), after = touch_after(p, t, at);
     if (before == NONE || after == NONE || !p->touches[after].drops || p->touches[after].copied) { return; }
-    add_load(p, p->touches[before].action + 1, p->touches[after].action, -bytes_of(p, t));
+    uint32_t *drop_at = &p->drop_at[p->touches[after].action];
+    add_load(p, p->touches[before].action + 1, *drop_at, -bytes_of(p, t));
+    *drop_at = p->touches[before].action + 1;
 }
 
 /* Whether all that it writes can be spared. Tensors that stay are checked together, from the earliest drop. */
@@ -197,7 +200,8 @@ static bool may_go(const pruner *p, uint32_t a, const ebb_access *accesses, uint
         if (accesses[i].mode != EBB_WRITE) { continue; }
         if (!can_spare(p, a, t)) { return false; }
         if (!p->touches[before].drops) { continue; }
-        first_drop = p->touches[before].action < first_drop ? p->touches[before].action : first_drop;
+        const uint32_t drop_at = p->drop_at[p->touches[before].action];
+        first_drop = drop_at < first_drop ? drop_at : first_drop;
         bytes += bytes_of(p, t);
     }
     return fits(p, first_drop, a, bytes);
@@ -251,10 +255,12 @@ static ebb_status make_pruner(pruner *p, ebb_bump *bump) {
     p->present = ebb__bump_alloc(bump, n_tensors, sizeof *p->present);
     p->updated = ebb__bump_alloc(bump, n_tensors, sizeof *p->updated);
     p->load = ebb__bump_alloc(bump, p->n, sizeof *p->load);
+    p->drop_at = ebb__bump_alloc(bump, p->n, sizeof *p->drop_at);
     if (p->start == NULL || p->touches == NULL || p->deleted == NULL || p->present == NULL || p->updated == NULL ||
-        p->load == NULL) {
+        p->load == NULL || p->drop_at == NULL) {
         return EBB_E_NO_MEMORY;
     }
+    for (uint32_t a = 0; a < p->n; a++) { p->drop_at[a] = a; }
     memset(p->deleted, 0, p->n * sizeof *p->deleted);
     memset(p->present, 0, n_tensors * sizeof *p->present);
     memset(p->updated, 0, n_tensors * sizeof *p->updated);
