@@ -49,6 +49,7 @@ typedef struct ebb_best_tensor {
     double ready_ns;            /* when its content was made */
     double out_ns;              /* when its copy has ended */
     double again_ns;            /* to compute it again as things are; below 0: not known */
+    double chain_ns;            /* of the steps that made its content: no less to compute it again */
     uint64_t holds;             /* the step that first overwrites an input of its recomputation */
     uint64_t made;              /* the use that made its current version; NEVER: the iteration began with it */
     uint32_t locks;             /* it may not leave */
@@ -60,11 +61,25 @@ typedef struct ebb_best_tensor {
     bool present;
     bool gone;        /* absent without a copy: it will be computed again, or is dead */
     bool waits;       /* for its need to be found */
+    bool in_price;    /* gone, and counted in what it costs to compute another one again, as far as that is known */
+    bool in_floor;    /* the same for a floor in the queue */
     uint32_t version; /* current at the step at hand, present or not */
-    uint32_t here;    /* its place among those that are present; NONE */
     uint64_t use;     /* its first use at or after the step at hand; index into uses */
     uint64_t bound;   /* after the action that filled (or, absent, dropped) it: how early it may be copied */
 } ebb_best_tensor;
+
+/* A tensor in a queue: its score is not below this. */
+typedef struct ebb_best_floor {
+    double score;
+    uint32_t tensor;
+} ebb_best_floor;
+
+/* Of what is on the device (best_queue.c). */
+typedef struct ebb_best_queue {
+    ebb_best_floor *entry; /* [n]: a heap; [n_tensors] at most */
+    uint32_t *place;       /* [n_tensors]: in it; NONE */
+    uint32_t n;
+} ebb_best_queue;
 
 /* Bytes that are dropped and free once their copy has ended. */
 typedef struct ebb_best_pending {
@@ -93,9 +108,11 @@ typedef struct ebb_best_walk {
     ebb_best_duals *duals; /* NULL: they say nothing; no keys are by_duals then */
     bool *is_part;         /* [n_tensors]: its last use makes something at least as large from it */
     ebb_best_tensor *state;
-    uint32_t *here;    /* tensors */
-    uint32_t *waiting; /* [n_tensors]: to be looked at */
-    uint32_t n_here;
+    ebb_best_queue by_copy, by_again; /* by the scores of the two ways to leave */
+    ebb_best_floor *aside;            /* [n_tensors]: taken from a queue for a moment */
+    uint8_t queue_segment;            /* of the duals, for which by_copy is */
+    bool has_full_tier;               /* some floors of by_copy are for tiers without room */
+    uint32_t *waiting;                /* [n_tensors]: to be looked at */
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;
     uint64_t limit_bytes, load, tier_used[EBB_MAX_TIERS];
@@ -158,7 +175,7 @@ typedef enum ebb_best_way { EBB_BEST_DROP, EBB_BEST_AGAIN, EBB_BEST_COPY, EBB_BE
 /* Choose which tensor leaves next, among those large enough to matter for these bytes, and how; STUCK: none can. */
 ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out);
 
-/* What computing other tensors again costs has changed, because this one came, left or got a copy. */
+/* What computing other tensors again costs has changed, because this one came or left. */
 void ebb__best_changed(ebb_best_walk *w, uint32_t t);
 
 static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint32_t tier, bool in) {
@@ -175,6 +192,19 @@ static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint32_t t) {
     if (only == EBB_MAX_TIERS) { return ebb__best_pick_of_several(w, t); }
     return ebb__has_room(w->input->tier_bytes[only], w->tier_used[only], w->state[t].bytes) ? only : EBB_MAX_TIERS;
 }
+
+/* ---- queues of those that may leave (best_queue.c) ----------------------------------------------- */
+
+ebb_status ebb__best_queue_init(ebb_best_queue *q, ebb_bump *bump, size_t n_tensors);
+void ebb__best_queue_empty(ebb_best_queue *q, size_t n_tensors);
+void ebb__best_queue_add(ebb_best_queue *q, ebb_best_floor entry);
+void ebb__best_queue_remove(ebb_best_queue *q, uint32_t t);
+void ebb__best_queue_raise_top(ebb_best_queue *q, double score);
+
+/* The score of a tensor may have become as low as this; any, of all. Nothing happens to one that is not in the queue.
+ */
+void ebb__best_queue_lower(ebb_best_queue *q, uint32_t t, double score);
+void ebb__best_queue_lower_all(ebb_best_queue *q);
 
 /* ---- afterwards (best_prune.c) ------------------------------------------------------------------ */
 

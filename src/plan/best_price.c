@@ -23,6 +23,11 @@
 
 #define MAX_CLOSURE 512u /* steps */
 #define CLOSURE_LOOKS 8u /* that a step of a closure counts for */
+#define LOOKS 24u        /* that a tensor counts for which is looked at */
+#define MAX_ASIDE 64u    /* for one choice */
+#define DEAD (-1.0)      /* a floor */
+#define MAX_CHECKED 256u /* tensors on the device, whose floors builds for tests check */
+#define ROUNDING 1e-9
 
 /* ---- needs -------------------------------------------------------------------------------------- */
 
@@ -96,6 +101,12 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
+/* What is dead goes before all others. */
+static void lower_floors(ebb_best_walk *w, uint32_t t) {
+    ebb__best_queue_lower(&w->by_copy, t, w->state[t].need == EBB_BEST_NEVER ? DEAD : 0);
+    ebb__best_queue_lower(&w->by_again, t, 0);
+}
+
 /* A gone tensor needs its inputs when it is needed itself, so if its need changes, theirs may, too; of any tensor, if
  * the keys keep parts. Inputs are older than what is made of them, so this ends. */
 static void settle(ebb_best_walk *w, uint32_t n_waiting) {
@@ -105,6 +116,7 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
         state->waits = false;
         const uint64_t before = state->need;
         state->need = find_any_need(w, t);
+        if (state->need != before) { lower_floors(w, t); }
         if ((state->gone || w->keys->keeps_parts) && state->need != before) {
             n_waiting = wait_inputs(w, t, n_waiting);
         }
@@ -133,6 +145,7 @@ void ebb__best_set_need(ebb_best_walk *w, uint32_t t) {
     EBB_ASSERT(!w->state[t].gone);
     const uint64_t before = w->state[t].need;
     w->state[t].need = find_any_need(w, t);
+    if (w->state[t].need != before) { lower_floors(w, t); }
     if (w->keys->keeps_parts && w->state[t].need != before) { settle(w, wait_inputs(w, t, 0)); }
 }
 
@@ -197,6 +210,7 @@ static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
     if (first == EBB_BEST_NEVER) { return give_up(c); }
     c->holds = ebb_min_u64(c->holds, ebb__best_next_write(w, t));
     w->tensor_mark[t] = w->mark;
+    w->state[t].in_price = w->state[t].in_floor = true;
     for (uint64_t use = first; use <= last; use++) {
         if ((w->uses.use[use].mode & EBB_WRITE) != 0 && !add_step(w, c, w->uses.use[use].step, t)) { return false; }
     }
@@ -220,8 +234,24 @@ static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     return !state->is_floor && state->holds < state->need ? INFINITY : state->again_ns;
 }
 
-/* Forget the prices of what is computed from t. What of it is gone waits for the same. */
-static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
+/* What a nanosecond of its price counts for in a tensor's score. */
+static double factor_of(const ebb_best_walk *w, const ebb_best_tensor *state) {
+    const double worth =
+        w->keys->by_duals ? ebb__best_worth(w, state->need) : w->far[state->need - ebb_min_u64(w->step, state->need)];
+    return state->weight / ((double)state->bytes * worth);
+}
+
+/* To compute it again may have become cheaper. */
+static void lower_floor(ebb_best_walk *w, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    const bool can_again = state->made != EBB_BEST_NEVER && !state->never_again && state->need <= w->view.n_steps;
+    if (!state->present || !can_again) { return; }
+    ebb__best_queue_lower(&w->by_again, t, (state->chain_ns + 1) * factor_of(w, state));
+}
+
+/* Forget the prices of what is computed from t, and lower their floors if they may fall (is_cheaper). What of it is
+ * gone waits for the same, if a price or a floor counts it. */
+static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, bool is_cheaper, uint32_t n_waiting) {
     for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
         const ebb_use *u = &w->uses.use[use];
         if (u->step >= w->step) { break; }
@@ -229,25 +259,27 @@ static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting)
         const ebb_step *step = &w->view.steps[u->step];
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
-            if ((access->mode & EBB_WRITE) == 0 || w->tensor_mark[access->tensor] == w->mark) { continue; }
             ebb_best_tensor *made = &w->state[access->tensor];
-            w->tensor_mark[access->tensor] = w->mark;
+            if ((access->mode & EBB_WRITE) == 0) { continue; }
             made->again_ns = -1;
-            if (!made->present && !made->copied) { w->waiting[n_waiting++] = access->tensor; }
+            if (is_cheaper) { lower_floor(w, access->tensor); }
+            const bool counts = made->in_price || (is_cheaper && made->in_floor);
+            if (made->present || made->copied || !counts) { continue; }
+            made->in_price = false;
+            made->in_floor = made->in_floor && !is_cheaper;
+            w->waiting[n_waiting++] = access->tensor;
         }
     }
     return n_waiting;
 }
 
+/* Each time that a price counts a tensor that is gone, this passes by it twice at most. */
 void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
     if (w->keys->keeps_parts) { settle(w, wait_inputs(w, t, 0)); }
-    EBB_ASSERT(w->mark < UINT32_MAX);
-    w->mark++;
-    w->tensor_mark[t] = w->mark;
     w->waiting[0] = t;
     for (uint32_t n = 1; n > 0;) {
         n--;
-        n = forget_readers(w, w->waiting[n], n);
+        n = forget_readers(w, w->waiting[n], w->state[t].present, n);
     }
 }
 
@@ -291,21 +323,42 @@ uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t) {
     return fastest;
 }
 
-static double copy_price(const ebb_best_walk *w, uint32_t t) {
+/* The price without waiting for the copy out, if that has still to be made. */
+static double copies_price(const ebb_best_walk *w, uint32_t t, uint32_t tier, bool with_out) {
     const ebb_best_tensor *state = &w->state[t];
-    double price = 0, wait_ns = state->out_ns - w->now_ns;
-    uint32_t tier = state->tier;
-    if (!state->copied) {
-        tier = ebb__best_pick_tier(w, t);
-        if (tier == EBB_MAX_TIERS) { return INFINITY; }
-        wait_ns = 0;
-        if (!state->never_written) {
-            const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
-            price += (out_price(w, state) + w->drag.of[tier]) * out_ns;
-            wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
-        }
+    const double out_ns = with_out ? ebb__best_copy_ns(w, t, tier, false) : 0;
+    const double price = with_out ? (out_price(w, state) + w->drag.of[tier]) * out_ns : 0;
+    return price + (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
+}
+
+/* The least price of copies to any tier. */
+static double least_copies_price(const ebb_best_walk *w, uint32_t t, bool with_out) {
+    double least = INFINITY;
+    for (uint32_t tier = 1; tier < w->n_tiers; tier++) {
+        if (w->input->tier_bytes[tier] == 0) { continue; }
+        least = fmin(least, copies_price(w, t, tier, with_out));
     }
-    price += (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
+    return least;
+}
+
+/* *floor_out: no less from now on, until a tier has more room or the duals' segment ends. What waits now waits less
+ * later, and the tier may be another one then. */
+static double copy_price(ebb_best_walk *w, uint32_t t, double *floor_out) {
+    const ebb_best_tensor *state = &w->state[t];
+    const bool with_out = !state->copied && !state->never_written;
+    const uint32_t tier = state->copied ? state->tier : ebb__best_pick_tier(w, t);
+    double wait_ns = state->copied ? state->out_ns - w->now_ns : 0;
+    if (tier == EBB_MAX_TIERS) {
+        w->has_full_tier = true;
+        return *floor_out = INFINITY;
+    }
+    if (with_out) {
+        const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
+        wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
+    }
+    const double price = copies_price(w, t, tier, with_out);
+    const bool may_change = !state->copied && w->only_tier == EBB_MAX_TIERS;
+    *floor_out = (may_change ? least_copies_price(w, t, with_out) : price) * state->copy_weight;
     return (price + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
 }
 
@@ -317,35 +370,85 @@ typedef struct choice {
     ebb_best_way way;
 } choice;
 
-static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
-    const ebb_best_tensor *state = &w->state[t];
-    const double worth =
-        w->keys->by_duals ? ebb__best_worth(w, state->need) : w->far[state->need - ebb_min_u64(w->step, state->need)];
-    const double factor = state->weight / ((double)state->bytes * worth);
-    choice mine = {.score = (copy_price(w, t) + 1) * factor, .tensor = t, .way = EBB_BEST_COPY};
-    if (!state->copied) {
-        const double limit_ns = (mine.score < best->score ? mine.score : best->score) / factor;
-        const double again_ns = again_price(w, t, limit_ns);
-        if ((again_ns + 1) * factor < mine.score) {
-            mine = (choice){.score = (again_ns + 1) * factor, .tensor = t, .way = EBB_BEST_AGAIN};
+/* A tensor looked at for one way to leave: it is the best if its score is lower. The result: what its score will not be
+ * below from now on. */
+typedef double consider_fn(ebb_best_walk *w, uint32_t t, choice *best);
+
+static double consider_copy(ebb_best_walk *w, uint32_t t, choice *best) {
+    const double factor = factor_of(w, &w->state[t]);
+    double floor_ns = 0;
+    const double score = (copy_price(w, t, &floor_ns) + 1) * factor;
+    if (score < best->score) { *best = (choice){.score = score, .tensor = t, .way = EBB_BEST_COPY}; }
+    return (floor_ns + 1) * factor;
+}
+
+static double consider_again(ebb_best_walk *w, uint32_t t, choice *best) {
+    if (w->state[t].copied) { return INFINITY; }
+    const double factor = factor_of(w, &w->state[t]);
+    const double score = (again_price(w, t, best->score / factor) + 1) * factor;
+    if (score < best->score) { *best = (choice){.score = score, .tensor = t, .way = EBB_BEST_AGAIN}; }
+    return score;
+}
+
+/* Look at those that can have a lower score than the best, and are large enough, but not at more than MAX_ASIDE whose
+ * floors turn out to be too low: copies that wait, when all wait, and the first ones are most likely to wait least.
+ * Those, and what cannot leave now, are out of the queue meanwhile. */
+static void look(ebb_best_walk *w, ebb_best_queue *q, consider_fn *consider, uint64_t least_bytes, choice *best) {
+    uint32_t n = 0, n_low = 0;
+    while (q->n > 0 && q->entry[0].score < best->score && n_low < MAX_ASIDE) {
+        ebb_best_floor top = q->entry[0];
+        const ebb_best_tensor *state = &w->state[top.tensor];
+        w->n_looks += LOOKS;
+        if (state->locks == 0 && state->need == EBB_BEST_NEVER) {
+            *best = (choice){.tensor = top.tensor, .way = EBB_BEST_DROP};
+            break;
+        }
+        choice too_small = *best;
+        const bool is_large = state->bytes >= least_bytes;
+        if (state->locks == 0) { top.score = consider(w, top.tensor, is_large ? best : &too_small); }
+        if (top.score >= best->score) {
+            ebb__best_queue_raise_top(q, top.score);
+        } else {
+            ebb__best_queue_remove(q, top.tensor);
+            w->aside[n++] = top;
+            n_low += state->locks == 0 && is_large;
         }
     }
-    if (mine.score < best->score) { *best = mine; }
+    while (n > 0) { ebb__best_queue_add(q, w->aside[--n]); }
+}
+
+/* Whether no floor is above its tensor's score, and a score with what is known is the same as one without. */
+static bool floors_hold(ebb_best_walk *w, const ebb_best_queue *q, consider_fn *consider) {
+    const uint64_t n_looks = w->n_looks;
+    bool hold = true;
+    for (uint32_t i = 0; i < q->n && q->n <= MAX_CHECKED; i++) {
+        const uint32_t t = q->entry[i].tensor;
+        choice known = {.score = INFINITY}, found = {.score = INFINITY};
+        if (w->state[t].need == EBB_BEST_NEVER) { continue; }
+        (void)consider(w, t, &known);
+        w->state[t].again_ns = -1;
+        (void)consider(w, t, &found);
+        hold = hold && q->entry[i].score <= found.score * (1 + ROUNDING) && known.score == found.score;
+    }
+    w->n_looks = n_looks;
+    return hold;
+}
+
+/* Copies have other prices in another segment of the duals. */
+static void enter_segment(ebb_best_walk *w) {
+    const uint8_t segment = w->keys->by_duals ? w->duals->segment[w->step] : 0;
+    if (segment != w->queue_segment) { ebb__best_queue_lower_all(&w->by_copy); }
+    w->queue_segment = segment;
 }
 
 ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out) {
     choice best = {.score = INFINITY, .way = EBB_BEST_STUCK};
-    w->n_looks += w->n_here;
+    enter_segment(w);
+    EBB_ASSERT(EBB_DEBUG < 2 || floors_hold(w, &w->by_copy, consider_copy));
+    EBB_ASSERT(EBB_DEBUG < 2 || floors_hold(w, &w->by_again, consider_again));
     for (uint64_t least = bytes / 64; best.way == EBB_BEST_STUCK; least /= 64) {
-        for (uint32_t i = 0; i < w->n_here; i++) {
-            const uint32_t t = w->here[i];
-            if (w->state[t].locks > 0) { continue; }
-            if (w->state[t].need == EBB_BEST_NEVER) {
-                *tensor_out = t;
-                return EBB_BEST_DROP;
-            }
-            if (w->state[t].bytes >= least) { consider(w, t, &best); }
-        }
+        look(w, &w->by_copy, consider_copy, least, &best);
+        if (best.way != EBB_BEST_DROP) { look(w, &w->by_again, consider_again, least, &best); }
         if (least == 0) { break; }
     }
     *tensor_out = best.tensor;

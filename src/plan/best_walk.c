@@ -33,20 +33,14 @@ static const ebb_choice *chosen(const walk *w, const ebb_step *step) {
 
 /* ---- who is where ------------------------------------------------------------------------------- */
 
-static void leave_here(walk *w, uint32_t t) {
-    const uint32_t last = w->here[--w->n_here];
-    w->here[w->state[t].here] = last;
-    w->state[last].here = w->state[t].here;
-    w->state[t].here = NONE;
-}
-
 static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(!state->present && state->bytes > 0);
     if (state->gone) { ebb__best_set_gone(w, t, false); }
-    state->here = w->n_here;
-    w->here[w->n_here++] = t;
+    ebb__best_queue_add(&w->by_copy, (ebb_best_floor){.tensor = t});
+    ebb__best_queue_add(&w->by_again, (ebb_best_floor){.tensor = t});
     state->present = true;
+    state->again_ns = -1;
     state->bound = w->draft->actions.n;
     w->load += state->bytes;
     ebb__best_changed(w, t);
@@ -57,6 +51,8 @@ static void release_copy(walk *w, uint32_t t) {
     if (!state->copied) { return; }
     state->copied = false;
     w->tier_used[state->tier] -= state->bytes;
+    if (w->has_full_tier) { ebb__best_queue_lower_all(&w->by_copy); }
+    w->has_full_tier = false;
 }
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
@@ -99,7 +95,8 @@ static ebb_status drop(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(state->present && state->locks == 0 && w->load >= state->bytes);
     EBB_TRY(ebb__draft_tensor(w->draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED));
-    leave_here(w, t);
+    ebb__best_queue_remove(&w->by_copy, t);
+    ebb__best_queue_remove(&w->by_again, t);
     state->present = false;
     state->bound = w->draft->actions.n;
     w->load -= state->bytes;
@@ -274,6 +271,9 @@ static void write_tensor(walk *w, uint32_t t, uint32_t version) {
     state->version = version;
     state->made = state->use;
     state->again_ns = -1;
+    state->chain_ns = w->step_ns[w->step] + (w->uses.use[state->use].mode == EBB_WRITE ? 0 : state->chain_ns);
+    ebb__best_queue_lower(&w->by_copy, t, 0);
+    ebb__best_queue_lower(&w->by_again, t, 0);
 }
 
 static ebb_status run_step(walk *w, uint32_t step_idx) {
@@ -325,7 +325,10 @@ static ebb_status end_lap(walk *w, bool close) {
 static ebb_status begin_lap(walk *w, bool spill) {
     w->draft->actions.n = w->draft->absent.n = w->pending.n = 0;
     w->load = w->n_again = w->pending_bytes = w->step = 0;
-    w->depth = w->n_here = w->mark = 0;
+    w->depth = w->mark = w->queue_segment = 0;
+    w->has_full_tier = false;
+    ebb__best_queue_empty(&w->by_copy, w->view.n_tensors);
+    ebb__best_queue_empty(&w->by_again, w->view.n_tensors);
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
     memset(w->n_gone, 0, w->view.n_steps * sizeof *w->n_gone);
@@ -342,8 +345,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
                                      .never_again = was->never_again,
                                      .use = w->uses.start[t],
                                      .made = NEVER,
-                                     .again_ns = -1,
-                                     .here = NONE};
+                                     .again_ns = -1};
         ebb__best_set_need(w, t);
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
@@ -548,7 +550,9 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->step_ns = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_ns);
     w->begin_ns = ebb__bump_alloc(&w->bump, w->view.n_steps + 1, sizeof *w->begin_ns);
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
-    w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
+    EBB_TRY(ebb__best_queue_init(&w->by_copy, &w->bump, w->view.n_tensors));
+    EBB_TRY(ebb__best_queue_init(&w->by_again, &w->bump, w->view.n_tensors));
+    w->aside = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->aside);
     w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
     w->copy_ns = ebb__bump_alloc(&w->bump, 2 * (size_t)w->n_tiers * w->view.n_tensors, sizeof *w->copy_ns);
     w->is_part = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->is_part);
@@ -556,7 +560,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     w->n_gone = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->n_gone);
-    if (w->copy_ns == NULL || w->far == NULL || w->step_ns == NULL || w->state == NULL || w->here == NULL ||
+    if (w->copy_ns == NULL || w->far == NULL || w->step_ns == NULL || w->state == NULL || w->aside == NULL ||
         w->begin_ns == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
         w->step_mark == NULL || w->n_gone == NULL) {
         return EBB_E_NO_MEMORY;

@@ -36,7 +36,7 @@ enum { COMPUTING, IN, OUT };
 static const struct {
     uint64_t rounds, visits;
 } work_of[] = {
-    [EBB_BOUND_AT_ONCE] = {300, (uint64_t)1 << 22},
+    [EBB_BOUND_AT_ONCE] = {25, (uint64_t)1 << 22},
     [EBB_BOUND_QUICK] = {300, (uint64_t)1 << 26},
     [EBB_BOUND_LONG] = {2000, (uint64_t)1 << 26},
 };

@@ -71,8 +71,6 @@
 /* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
 #define NEAR 1.1
 
-#define MAX_WALKED_STEPS 5000u /* of a program, for whose first plan there is a walk */
-
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
 
@@ -684,9 +682,9 @@ static ebb_status fit_in_haste(maker *m, uint64_t budget_bytes, ebb_plan **plan_
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     EBB_TRY(go_down(m, 0, budget_bytes, &nominal));
     ebb_status st = m->is_large ? measure_loss(m, nominal) : EBB_OK;
-    m->walks = ebb__plan_view(m->program).n_steps <= MAX_WALKED_STEPS;
+    m->walks = true;
     if (st == EBB_OK) { st = fit_tries(m, budget_bytes, &own); }
-    if (st == EBB_E_NO_FIT && m->walks) {
+    if (st == EBB_E_NO_FIT) {
         m->walks = false;
         st = fit_tries(m, budget_bytes, &own);
     }

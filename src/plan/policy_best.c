@@ -18,8 +18,8 @@
  * Random numbers have a fixed seed, and effort counts looks at tensors, not time: one build gives the same plan each
  * time. Other builds may not, because pow and exp differ in their last bits between libraries.
  *
- * Cost: each tensor that leaves is chosen among all that are there, so a walk takes O(tensors that leave * tensors
- * there). All walks but the very first stop after SEED_LOOKS for each kind of seed, as many for repairs, and
+ * Cost: a walk looks at a few tensors for each one that leaves (best_queue.c), so its time is nearly linear in the
+ * program. All walks but the very first stop after SEED_LOOKS for each kind of seed, as many for repairs, and
  * ROUND_LOOKS for each round. Walks with lower limits have SEED_LOOKS more, before the first round and in each.
  *
  * A search without effort makes its seeds and stops. It may be kept (ebb_policy_input.kept), and goes on later.
@@ -35,7 +35,7 @@
 
 #include <math.h>
 
-#define MAX_STEPS 20000u
+#define MAX_STEPS ((size_t)1 << 18)
 #define ROUND_LOOKS ((uint64_t)1 << 27) /* of annealing: 0.5 to 0.9 s of a processor */
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
