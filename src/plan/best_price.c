@@ -16,6 +16,7 @@
  * distance and of one price for all copies (best_duals.c).
  *
  * What it costs to compute a tensor again is kept with it until something that it would be computed of comes or leaves.
+ * A choice looks at few tensors, those with the lowest scores when they were last looked at (best_queue.c).
  */
 #include "plan/best.h"
 
@@ -242,7 +243,7 @@ static double factor_of(const ebb_best_walk *w, const ebb_best_tensor *state) {
 }
 
 /* To compute it again may have become cheaper. */
-static void lower_floor(ebb_best_walk *w, uint32_t t) {
+static void lower_again(ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const bool can_again = state->made != EBB_BEST_NEVER && !state->never_again && state->need <= w->view.n_steps;
     if (!state->present || !can_again) { return; }
@@ -262,7 +263,7 @@ static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, bool is_cheaper, ui
             ebb_best_tensor *made = &w->state[access->tensor];
             if ((access->mode & EBB_WRITE) == 0) { continue; }
             made->again_ns = -1;
-            if (is_cheaper) { lower_floor(w, access->tensor); }
+            if (is_cheaper) { lower_again(w, access->tensor); }
             const bool counts = made->in_price || (is_cheaper && made->in_floor);
             if (made->present || made->copied || !counts) { continue; }
             made->in_price = false;
@@ -426,7 +427,7 @@ static bool floors_hold(ebb_best_walk *w, const ebb_best_queue *q, consider_fn *
         choice known = {.score = INFINITY}, found = {.score = INFINITY};
         if (w->state[t].need == EBB_BEST_NEVER) { continue; }
         (void)consider(w, t, &known);
-        w->state[t].again_ns = -1;
+        if (q == &w->by_again) { w->state[t].again_ns = -1; }
         (void)consider(w, t, &found);
         hold = hold && q->entry[i].score <= found.score * (1 + ROUNDING) && known.score == found.score;
     }
