@@ -37,7 +37,7 @@ static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(!state->present && state->bytes > 0);
     if (state->gone) { ebb__best_set_gone(w, t, false); }
-    ebb__best_queue_add(&w->by_copy, (ebb_best_floor){.tensor = t});
+    ebb__best_queue_add(&w->by_copy, (ebb_best_floor){.score = ebb__best_least_floor(state), .tensor = t});
     ebb__best_queue_add(&w->by_again, (ebb_best_floor){.tensor = t});
     state->present = true;
     state->again_ns = -1;
@@ -51,8 +51,6 @@ static void release_copy(walk *w, uint32_t t) {
     if (!state->copied) { return; }
     state->copied = false;
     w->tier_used[state->tier] -= state->bytes;
-    if (w->has_full_tier) { ebb__best_queue_lower_all(&w->by_copy); }
-    w->has_full_tier = false;
 }
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
@@ -326,7 +324,6 @@ static ebb_status begin_lap(walk *w, bool spill) {
     w->draft->actions.n = w->draft->absent.n = w->pending.n = 0;
     w->load = w->n_again = w->pending_bytes = w->step = 0;
     w->depth = w->mark = w->queue_segment = 0;
-    w->has_full_tier = false;
     ebb__best_queue_empty(&w->by_copy, w->view.n_tensors);
     ebb__best_queue_empty(&w->by_again, w->view.n_tensors);
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
@@ -435,8 +432,13 @@ static void sort_by_place(moving *m, const ebb_draft_action *actions) {
         }
     }
     for (size_t i = 0; i < m->n; i++) {
-        uint64_t *bound = &m->sorted[i].bound; /* after the action before it, wherever that went */
-        if (*bound != EBB_DRAFT_FIXED && *bound > 0) { *bound = m->place[*bound - 1] + 1; }
+        uint64_t *bound = &m->sorted[i].bound;
+        if (*bound == EBB_DRAFT_FIXED || *bound == 0) { continue; }
+        uint64_t last = *bound - 1; /* other tensors' drops go up, also past what made the content */
+        while (last > 0 && m->before[last] != last && actions[last].action.target != m->sorted[i].action.target) {
+            last--;
+        }
+        *bound = m->place[last] + 1;
     }
 }
 
