@@ -4,9 +4,9 @@
 
     bench/plan_scale.py --machine FILE [--ebb build/release/ebb] [--efforts 0,1,2,4] [-o bench/results/FILE.csv]
 
-The budget is half of what the policy liveness needs. "any": copies to the host are allowed; "none": nothing can be copied.
-plan_s is the time of planning alone, cpu_s the processor time of the whole
-command. time_ratio is the predicted time over the time without a budget, bound_ratio the bound on it.
+The budget is half of what the policy liveness needs. "any": copies to the host are allowed; "none": nothing can be
+copied. plan_s is the time of planning alone, cpu_s the processor time of the whole command. time_ratio is the predicted
+time over the time without a budget, bound_ratio the bound on it.
 """
 import argparse
 
@@ -24,9 +24,10 @@ def rows_of(args, net, batch):
     free = plan(args.ebb, *words, "--policy", "liveness")
     for copies, tiers in (("any", []), ("none", ["--host-memory", "0"])):
         for effort in args.efforts.split(","):
-            got = plan(args.ebb, *words, *tiers, "--memory", str(free["liveness_bytes"] // 2), "--effort", effort)
+            budget = free["liveness_bytes"] // 2
+            got = plan(args.ebb, *words, *tiers, "--memory", str(budget), "--effort", effort)
             plan_s = f"{got['plan_made_s']:.4f}" if "plan_made_s" in got else "none"
-            yield [net, batch, free["steps"], copies, effort, free["liveness_bytes"] // 2, plan_s, f"{got['plan_cpu_s']:.2f}",
+            yield [net, batch, free["steps"], copies, effort, budget, plan_s, f"{got['plan_cpu_s']:.2f}",
                    *time_over(got, free["step_time_predicted_s"])]
 
 

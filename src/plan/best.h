@@ -9,6 +9,7 @@
 
 #define EBB_BEST_NEVER UINT64_MAX
 #define EBB_BEST_NONE UINT32_MAX
+#define EBB_BEST_DEAD (-1.0)     /* a floor */
 #define EBB_BEST_MAX_DEPTH 1024u /* of recomputations, each for the one before it */
 
 /* What a search varies; a walk with the same keys makes the same draft. */
@@ -41,7 +42,7 @@ typedef struct ebb_best_drag {
     double of[EBB_MAX_TIERS];
 } ebb_best_drag;
 
-/* Most of a walk's time goes into choosing which tensor leaves. The fields that this reads come first. */
+/* The fields that are read most come first. */
 typedef struct ebb_best_tensor {
     uint64_t bytes;             /* rounded up */
     uint64_t need;              /* the step by which it is wanted by the program or for what is computed again */
@@ -74,7 +75,7 @@ typedef struct ebb_best_floor {
     uint32_t tensor;
 } ebb_best_floor;
 
-/* Of what is on the device (best_queue.c). */
+/* The tensors on the device (best_queue.c). */
 typedef struct ebb_best_queue {
     ebb_best_floor *entry; /* [n]: a heap; [n_tensors] at most */
     uint32_t *place;       /* [n_tensors]: in it; NONE */
@@ -111,7 +112,6 @@ typedef struct ebb_best_walk {
     ebb_best_queue by_copy, by_again; /* by the scores of the two ways to leave */
     ebb_best_floor *aside;            /* [n_tensors]: taken from a queue for a moment */
     uint8_t queue_segment;            /* of the duals, for which by_copy is */
-    bool has_full_tier;               /* some floors of by_copy are for tiers without room */
     uint32_t *waiting;                /* [n_tensors]: to be looked at */
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;
@@ -119,7 +119,7 @@ typedef struct ebb_best_walk {
     uint64_t step; /* at hand */
     uint64_t n_again, max_again;
     uint64_t max_looks;      /* a walk that passes it is given up */
-    uint64_t n_looks;        /* at a tensor, to choose one: what walks cost, whatever the machine */
+    uint64_t n_looks;        /* at tensors, weighted: what choosing costs, whatever the machine */
     uint64_t looks_at_step;  /* n_looks when the latest step began, where it was compared with max_looks */
     double now_ns, limit_ns; /* of computing; a walk that takes longer is given up */
     double engine_ns[EBB_MAX_ENGINES];
@@ -194,6 +194,11 @@ static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint32_t t) {
 }
 
 /* ---- queues of those that may leave (best_queue.c) ----------------------------------------------- */
+
+/* The floor of a copy's score of which nothing is known: dead tensors go first. */
+static inline double ebb__best_least_floor(const ebb_best_tensor *state) {
+    return state->need == EBB_BEST_NEVER ? EBB_BEST_DEAD : 0;
+}
 
 ebb_status ebb__best_queue_init(ebb_best_queue *q, ebb_bump *bump, size_t n_tensors);
 void ebb__best_queue_empty(ebb_best_queue *q, size_t n_tensors);

@@ -15,7 +15,7 @@
  * time since the last use; a plan knows the next one. With the keys' by_duals, the bound's prices take the place of the
  * distance and of one price for all copies (best_duals.c).
  *
- * What it costs to compute a tensor again is kept with it until something that it would be computed of comes or leaves.
+ * The cost of computing a tensor again is kept with it until an input of that comes or leaves.
  * A choice looks at few tensors, those with the lowest scores when they were last looked at (best_queue.c).
  */
 #include "plan/best.h"
@@ -24,9 +24,8 @@
 
 #define MAX_CLOSURE 512u /* steps */
 #define CLOSURE_LOOKS 8u /* that a step of a closure counts for */
-#define LOOKS 24u        /* that a tensor counts for which is looked at */
-#define MAX_ASIDE 64u    /* for one choice */
-#define DEAD (-1.0)      /* a floor */
+#define LOOKS 24u        /* counted for each tensor that is looked at */
+#define MAX_LOW 64u      /* floors that are too low, for one choice */
 #define MAX_CHECKED 256u /* tensors on the device, whose floors builds for tests check */
 #define ROUNDING 1e-9
 
@@ -102,9 +101,8 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
-/* What is dead goes before all others. */
 static void lower_floors(ebb_best_walk *w, uint32_t t) {
-    ebb__best_queue_lower(&w->by_copy, t, w->state[t].need == EBB_BEST_NEVER ? DEAD : 0);
+    ebb__best_queue_lower(&w->by_copy, t, ebb__best_least_floor(&w->state[t]));
     ebb__best_queue_lower(&w->by_again, t, 0);
 }
 
@@ -242,7 +240,7 @@ static double factor_of(const ebb_best_walk *w, const ebb_best_tensor *state) {
     return state->weight / ((double)state->bytes * worth);
 }
 
-/* To compute it again may have become cheaper. */
+/* Computing it again may have become cheaper. */
 static void lower_again(ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const bool can_again = state->made != EBB_BEST_NEVER && !state->never_again && state->need <= w->view.n_steps;
@@ -250,8 +248,8 @@ static void lower_again(ebb_best_walk *w, uint32_t t) {
     ebb__best_queue_lower(&w->by_again, t, (state->chain_ns + 1) * factor_of(w, state));
 }
 
-/* Forget the prices of what is computed from t, and lower their floors if they may fall (is_cheaper). What of it is
- * gone waits for the same, if a price or a floor counts it. */
+/* Forget the prices of what is computed from t, and lower their floors if they may fall (is_cheaper). Readers that are
+ * gone go on the list, too, if a price or a floor counts them. */
 static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, bool is_cheaper, uint32_t n_waiting) {
     for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
         const ebb_use *u = &w->uses.use[use];
@@ -342,25 +340,26 @@ static double least_copies_price(const ebb_best_walk *w, uint32_t t, bool with_o
     return least;
 }
 
-/* *floor_out: no less from now on, until a tier has more room or the duals' segment ends. What waits now waits less
- * later, and the tier may be another one then. */
-static double copy_price(ebb_best_walk *w, uint32_t t, double *floor_out) {
+/* No less than its copies will cost from now on, until the duals' segment ends. A copy that waits now waits less later,
+ * and a tier that is full now may have room. */
+static double copy_floor(const ebb_best_walk *w, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    const bool with_out = !state->copied && !state->never_written;
+    const double price = state->copied ? copies_price(w, t, state->tier, with_out) : least_copies_price(w, t, with_out);
+    return price * state->copy_weight;
+}
+
+static double copy_price(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const bool with_out = !state->copied && !state->never_written;
     const uint32_t tier = state->copied ? state->tier : ebb__best_pick_tier(w, t);
     double wait_ns = state->copied ? state->out_ns - w->now_ns : 0;
-    if (tier == EBB_MAX_TIERS) {
-        w->has_full_tier = true;
-        return *floor_out = INFINITY;
-    }
+    if (tier == EBB_MAX_TIERS) { return INFINITY; }
     if (with_out) {
         const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
         wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
     }
-    const double price = copies_price(w, t, tier, with_out);
-    const bool may_change = !state->copied && w->only_tier == EBB_MAX_TIERS;
-    *floor_out = (may_change ? least_copies_price(w, t, with_out) : price) * state->copy_weight;
-    return (price + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
+    return (copies_price(w, t, tier, with_out) + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -377,10 +376,9 @@ typedef double consider_fn(ebb_best_walk *w, uint32_t t, choice *best);
 
 static double consider_copy(ebb_best_walk *w, uint32_t t, choice *best) {
     const double factor = factor_of(w, &w->state[t]);
-    double floor_ns = 0;
-    const double score = (copy_price(w, t, &floor_ns) + 1) * factor;
+    const double score = (copy_price(w, t) + 1) * factor;
     if (score < best->score) { *best = (choice){.score = score, .tensor = t, .way = EBB_BEST_COPY}; }
-    return (floor_ns + 1) * factor;
+    return (copy_floor(w, t) + 1) * factor;
 }
 
 static double consider_again(ebb_best_walk *w, uint32_t t, choice *best) {
@@ -391,12 +389,13 @@ static double consider_again(ebb_best_walk *w, uint32_t t, choice *best) {
     return score;
 }
 
-/* Look at those that can have a lower score than the best, and are large enough, but not at more than MAX_ASIDE whose
- * floors turn out to be too low: copies that wait, when all wait, and the first ones are most likely to wait least.
- * Those, and what cannot leave now, are out of the queue meanwhile. */
-static void look(ebb_best_walk *w, ebb_best_queue *q, consider_fn *consider, uint64_t least_bytes, choice *best) {
+/* Look at the tensors that can have a lower score than the best. At most max_low of them may turn out to have floors
+ * that are too low: that is so for copies that wait or find no room, and where all do, the first ones are as good as
+ * any. Those, the ones that are too small and the locked ones are out of the queue meanwhile. */
+static void look_through(ebb_best_walk *w, ebb_best_queue *q, consider_fn *consider, uint64_t least_bytes,
+                         uint32_t max_low, choice *best) {
     uint32_t n = 0, n_low = 0;
-    while (q->n > 0 && q->entry[0].score < best->score && n_low < MAX_ASIDE) {
+    while (q->n > 0 && q->entry[0].score < best->score && n_low < max_low) {
         ebb_best_floor top = q->entry[0];
         const ebb_best_tensor *state = &w->state[top.tensor];
         w->n_looks += LOOKS;
@@ -418,17 +417,20 @@ static void look(ebb_best_walk *w, ebb_best_queue *q, consider_fn *consider, uin
     while (n > 0) { ebb__best_queue_add(q, w->aside[--n]); }
 }
 
-/* Whether no floor is above its tensor's score, and a score with what is known is the same as one without. */
+/* Whether no floor is above its tensor's score, and a score with what is known is the same as one without. This
+ * leaves the walk as it was. */
 static bool floors_hold(ebb_best_walk *w, const ebb_best_queue *q, consider_fn *consider) {
     const uint64_t n_looks = w->n_looks;
     bool hold = true;
     for (uint32_t i = 0; i < q->n && q->n <= MAX_CHECKED; i++) {
         const uint32_t t = q->entry[i].tensor;
+        const ebb_best_tensor before = w->state[t];
         choice known = {.score = INFINITY}, found = {.score = INFINITY};
-        if (w->state[t].need == EBB_BEST_NEVER) { continue; }
+        if (before.need == EBB_BEST_NEVER) { continue; }
         (void)consider(w, t, &known);
-        if (q == &w->by_again) { w->state[t].again_ns = -1; }
+        w->state[t].again_ns = -1;
         (void)consider(w, t, &found);
+        w->state[t] = before;
         hold = hold && q->entry[i].score <= found.score * (1 + ROUNDING) && known.score == found.score;
     }
     w->n_looks = n_looks;
@@ -447,10 +449,12 @@ ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor
     enter_segment(w);
     EBB_ASSERT(EBB_DEBUG < 2 || floors_hold(w, &w->by_copy, consider_copy));
     EBB_ASSERT(EBB_DEBUG < 2 || floors_hold(w, &w->by_again, consider_again));
+    uint32_t max_low = MAX_LOW;
     for (uint64_t least = bytes / 64; best.way == EBB_BEST_STUCK; least /= 64) {
-        look(w, &w->by_copy, consider_copy, least, &best);
-        if (best.way != EBB_BEST_DROP) { look(w, &w->by_again, consider_again, least, &best); }
-        if (least == 0) { break; }
+        look_through(w, &w->by_copy, consider_copy, least, max_low, &best);
+        if (best.way != EBB_BEST_DROP) { look_through(w, &w->by_again, consider_again, least, max_low, &best); }
+        if (max_low == UINT32_MAX && least == 0) { break; }
+        max_low = UINT32_MAX; /* stuck: look at all */
     }
     *tensor_out = best.tensor;
     return best.way;

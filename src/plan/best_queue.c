@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is on the device in the walk of the policy best, the lowest score first, for each way to leave: a binary heap. A
- * score (best_price.c) changes all the time, but mostly it rises: the next use comes nearer, and what a tensor would be
- * computed from leaves. So the heap has floors. A floor was found when the tensor was last looked at, and the score is
- * not below it now. To choose, take tensors from the top and look at them, until the next floor is above the lowest
- * score.
+ * The tensors on the device in the walk of the policy best, for each way to leave: a binary heap with the lowest score
+ * first. A score (best_price.c) changes all the time, but mostly it rises: the next use comes nearer, and what a tensor
+ * would be computed from leaves. So the heap has floors. A floor was found when the tensor was last looked at, and the
+ * score is not below it now. To choose, take tensors from the top and look at them, until the next floor is above the
+ * lowest score.
  *
  * Whatever may lower a score lowers its floor, at most to 0, so that the tensor is looked at again.
  */
@@ -72,5 +72,5 @@ void ebb__best_queue_lower(ebb_best_queue *q, uint32_t t, double score) {
 }
 
 void ebb__best_queue_lower_all(ebb_best_queue *q) {
-    for (uint32_t i = 0; i < q->n; i++) { q->entry[i].score = 0; }
+    for (uint32_t i = 0; i < q->n; i++) { q->entry[i].score = q->entry[i].score > 0 ? 0 : q->entry[i].score; }
 }

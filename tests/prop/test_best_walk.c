@@ -32,7 +32,8 @@ static void open_machine(subject *s, ebb_rng *rng, uint64_t peak) {
     assert_int_equal(ebb_machine_create(NULL, &s->machine), EBB_OK);
     for (uint32_t tier = 1; tier <= EBB_DISK; tier++) {
         const double speed = pow(10, 5 + (double)ebb__rng_below(rng, 6));
-        set_link(s->machine, tier, speed, speed * (1 + (double)ebb__rng_below(rng, 3)), ebb__rng_below(rng, 3) * 1000);
+        const double in_speed = speed * (1 + (double)ebb__rng_below(rng, 3));
+        set_link(s->machine, tier, speed, in_speed, ebb__rng_below(rng, 3) * 1000);
         s->input.tier_bytes[tier] = random_room(rng, peak);
     }
 }
