@@ -178,6 +178,29 @@ static inline uint64_t liveness_bytes(const ebb_program *program, const ebb_mach
     return peak;
 }
 
+static inline uint64_t hash_draft(const ebb_draft *draft) {
+    uint64_t hash = EBB_HASH_INIT;
+    for (size_t i = 0; i < draft->actions.n; i++) {
+        const ebb_action *a = &draft->actions.data[i].action;
+        const uint64_t words[] = {a->kind, a->target, a->tier, a->choice, draft->actions.data[i].bound};
+        hash = ebb__hash(hash, words, sizeof words);
+    }
+    return hash;
+}
+
+/* Most bytes at once, by the stays that a draft leads to. */
+static inline uint64_t load_of_draft(const ebb_draft *draft, const ebb_program *program, const ebb_machine *machine) {
+    const uint64_t alignment = ebb_program_alignment_bytes(program);
+    ebb_plan *plan = NULL;
+    uint64_t bytes = 0;
+    assert_int_equal(ebb__plan_create(NULL, "test", ebb_machine_topology(machine), &plan), EBB_OK);
+    plan->alignment_bytes = alignment;
+    assert_int_equal(ebb__draft_to_plan(draft, program, plan), EBB_OK);
+    assert_int_equal(ebb__plan_bound(plan, alignment, &bytes), EBB_OK);
+    ebb_plan_destroy(plan);
+    return bytes;
+}
+
 /* The same program with other choices beside the first of some steps, at most n_open of them: mostly faster ones that
  * take more scratch. */
 static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint32_t n_open, uint32_t max_choices) {

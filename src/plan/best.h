@@ -206,8 +206,8 @@ void ebb__best_queue_add(ebb_best_queue *q, ebb_best_floor entry);
 void ebb__best_queue_remove(ebb_best_queue *q, uint32_t t);
 void ebb__best_queue_raise_top(ebb_best_queue *q, double score);
 
-/* The score of a tensor may have become as low as this; any, of all. Nothing happens to one that is not in the queue.
- */
+/* The score of a tensor may have become as low as this; nothing happens if it is not in the queue. all: every score
+ * may have become lower. */
 void ebb__best_queue_lower(ebb_best_queue *q, uint32_t t, double score);
 void ebb__best_queue_lower_all(ebb_best_queue *q);
 

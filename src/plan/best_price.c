@@ -322,20 +322,24 @@ uint32_t ebb__best_pick_of_several(const ebb_best_walk *w, uint32_t t) {
     return fastest;
 }
 
-/* The price without waiting for the copy out, if that has still to be made. */
-static double copies_price(const ebb_best_walk *w, uint32_t t, uint32_t tier, bool with_out) {
+static bool needs_out(const ebb_best_tensor *state) {
+    return !state->copied && !state->never_written;
+}
+
+/* The price of the copies that have still to be made, without waiting for them. */
+static double copies_price(const ebb_best_walk *w, uint32_t t, uint32_t tier) {
     const ebb_best_tensor *state = &w->state[t];
-    const double out_ns = with_out ? ebb__best_copy_ns(w, t, tier, false) : 0;
-    const double price = with_out ? (out_price(w, state) + w->drag.of[tier]) * out_ns : 0;
+    double price = 0;
+    if (needs_out(state)) { price = (out_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, false); }
     return price + (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
 }
 
 /* The least price of copies to any tier. */
-static double least_copies_price(const ebb_best_walk *w, uint32_t t, bool with_out) {
+static double least_copies_price(const ebb_best_walk *w, uint32_t t) {
     double least = INFINITY;
     for (uint32_t tier = 1; tier < w->n_tiers; tier++) {
         if (w->input->tier_bytes[tier] == 0) { continue; }
-        least = fmin(least, copies_price(w, t, tier, with_out));
+        least = fmin(least, copies_price(w, t, tier));
     }
     return least;
 }
@@ -344,22 +348,19 @@ static double least_copies_price(const ebb_best_walk *w, uint32_t t, bool with_o
  * and a tier that is full now may have room. */
 static double copy_floor(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
-    const bool with_out = !state->copied && !state->never_written;
-    const double price = state->copied ? copies_price(w, t, state->tier, with_out) : least_copies_price(w, t, with_out);
-    return price * state->copy_weight;
+    return (state->copied ? copies_price(w, t, state->tier) : least_copies_price(w, t)) * state->copy_weight;
 }
 
 static double copy_price(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
-    const bool with_out = !state->copied && !state->never_written;
     const uint32_t tier = state->copied ? state->tier : ebb__best_pick_tier(w, t);
     double wait_ns = state->copied ? state->out_ns - w->now_ns : 0;
     if (tier == EBB_MAX_TIERS) { return INFINITY; }
-    if (with_out) {
+    if (needs_out(state)) {
         const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
         wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
     }
-    return (copies_price(w, t, tier, with_out) + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
+    return (copies_price(w, t, tier) + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */

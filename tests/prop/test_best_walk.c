@@ -95,31 +95,10 @@ static void close_subject(subject *s) {
     ebb_program_destroy(s->program);
 }
 
-static uint64_t hash_draft(const ebb_draft *draft) {
-    uint64_t hash = EBB_HASH_INIT;
-    for (size_t i = 0; i < draft->actions.n; i++) {
-        const ebb_action *a = &draft->actions.data[i].action;
-        const uint64_t words[] = {a->kind, a->target, a->tier, draft->actions.data[i].bound};
-        hash = ebb__hash(hash, words, sizeof words);
-    }
-    return hash;
-}
-
 static uint64_t count(const ebb_draft *draft, uint32_t kind) {
     uint64_t n = 0;
     for (size_t i = 0; i < draft->actions.n; i++) { n += draft->actions.data[i].action.kind == kind; }
     return n;
-}
-
-static uint64_t load_of(const subject *s) {
-    ebb_plan *plan = NULL;
-    uint64_t bytes = 0;
-    assert_int_equal(ebb__plan_create(NULL, "test", ebb_machine_topology(s->machine), &plan), EBB_OK);
-    plan->alignment_bytes = s->walk.view.alignment;
-    assert_int_equal(ebb__draft_to_plan(&s->draft, s->program, plan), EBB_OK);
-    assert_int_equal(ebb__plan_bound(plan, s->walk.view.alignment, &bytes), EBB_OK);
-    ebb_plan_destroy(plan);
-    return bytes;
 }
 
 static void test_walks_with_any_keys(void **state) {
@@ -133,7 +112,7 @@ static void test_walks_with_any_keys(void **state) {
         assert_true(st == EBB_OK || st == EBB_E_NO_FIT);
         if (st == EBB_OK) {
             assert_true(ebb__draft_is_valid(&s.draft, s.program));
-            assert_true(load_of(&s) <= s.input.limit_bytes);
+            assert_true(load_of_draft(&s.draft, s.program, s.machine) <= s.input.limit_bytes);
             const uint64_t hash = hash_draft(&s.draft);
             n_walked++;
             n_again += count(&s.draft, EBB_ACT_AGAIN);

@@ -69,17 +69,9 @@ static void close_subject(subject *s) {
     ebb_program_destroy(s->program);
 }
 
-/* Most bytes at once, by the stays that a draft leads to. */
 static uint64_t load_of(const subject *s, const ebb_draft *draft) {
-    ebb_plan *plan = NULL;
-    uint64_t bytes = 0;
     assert_true(ebb__draft_is_valid(draft, s->program));
-    assert_int_equal(ebb__plan_create(s->input.mem, "test", ebb_machine_topology(s->machine), &plan), EBB_OK);
-    plan->alignment_bytes = s->walk.view.alignment;
-    assert_int_equal(ebb__draft_to_plan(draft, s->program, plan), EBB_OK);
-    assert_int_equal(ebb__plan_bound(plan, s->walk.view.alignment, &bytes), EBB_OK);
-    ebb_plan_destroy(plan);
-    return bytes;
+    return load_of_draft(draft, s->program, s->machine);
 }
 
 static double again_ns(const subject *s, const ebb_draft *draft) {

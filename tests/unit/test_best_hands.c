@@ -13,16 +13,6 @@ typedef struct answer {
     uint64_t placed_bytes, n_looks, looks_at_step, draft;
 } answer;
 
-static uint64_t hash_draft(const ebb_draft *draft) {
-    uint64_t hash = EBB_HASH_INIT;
-    for (size_t i = 0; i < draft->actions.n; i++) {
-        const ebb_action *a = &draft->actions.data[i].action;
-        const uint64_t words[] = {a->kind, a->target, a->tier, a->choice, draft->actions.data[i].bound};
-        hash = ebb__hash(hash, words, sizeof words);
-    }
-    return hash;
-}
-
 /* The k-th keys, from scratch. */
 static void set_up(ebb_best_hand *hand, uint32_t k, uint64_t max_looks) {
     hand->keys.link_price = 1.0f / (float)(1 + k);
