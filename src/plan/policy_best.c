@@ -36,7 +36,7 @@
 #include <math.h>
 
 #define MAX_STEPS ((size_t)1 << 18)
-#define ROUND_LOOKS ((uint64_t)1 << 27) /* of annealing: 0.5 to 0.9 s of a processor */
+#define ROUND_LOOKS ((uint64_t)1 << 27) /* of annealing: about a second of a processor */
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u

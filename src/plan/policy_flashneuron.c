@@ -3,9 +3,9 @@
  * The policy flashneuron: Bae et al., "FlashNeuron: SSD-Enabled Large-Batch Training of Very Deep Neural Networks",
  * FAST 2021, with its linear selection alone, as the simulator of G10 (Zhang et al., MICRO 2023) runs it.
  *
- * Selection. The turn is the first step after the forward pass. What is used before the turn and read after it
- * may leave. In the order in which steps first use them, such tensors leave until the others take less than the line:
- * the memory less what never leaves and less the most that one step touches.
+ * Selection. The turn is the first step after the forward pass. A tensor may leave if it is used before the turn and
+ * read after it. Such tensors leave in the order of their first uses, until those that are left take less than the
+ * line. The line is the memory, less the tensors that never leave, less the most that one step touches.
  *
  * Out. A tensor that leaves is copied out after its last use before the turn, one after the other. Its bytes are free
  * when the copy has ended. The step at the turn waits for all copies out.
