@@ -80,17 +80,18 @@ static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
     return st == EBB_OK ? keep_faster(m, &c->plan, other) : st;
 }
 
-/* How many rivals are asked: of a large program one, because a plan takes seconds. */
+/* How many rivals are asked: of a program with many steps one, because rules for copies take minutes there. */
 static uint32_t count_rivals(const ebb_maker *m) {
-    if (m->is_large) { return 1; }
-    const bool has_time = m->options->effort > 0 && ebb__plan_view(m->program).n_steps <= MAX_RIVALED_STEPS;
-    return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
+    if (m->is_large || ebb__plan_view(m->program).n_steps > MAX_RIVALED_STEPS) { return 1; }
+    return m->options->effort > 0 ? m->policy->n_rivals : m->policy->n_quick_rivals;
 }
 
-/* Ask a policy, unless it is a rival that only copies and cannot be as fast as time_ns. */
+/* Ask a policy, unless it is a rival that only copies and cannot be as fast as time_ns, or the caller has stopped the
+ * search and there is a plan. */
 static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const bool is_rival = policy != m->policy;
     if (is_rival && policy->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
+    if (is_rival && c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
     m->to_beat_ns =
         is_rival && policy->rivals == NULL ? c->time_ns : UINT64_MAX; /* a first plan says little of a search */
     EBB_TRY(fit_more(m, policy, c));

@@ -72,7 +72,7 @@ static ebb_status halve(search *s, uint32_t effort, uint32_t n) {
     s->low_bytes = ebb_program_floor_bytes(s->program, NULL) - 1;
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t high_bytes = peak_of(s->best);
-        if (high_bytes - s->low_bytes <= high_bytes / CLOSE + 1) { break; }
+        if (high_bytes - s->low_bytes <= high_bytes / CLOSE + 1 || ebb__is_stopped(&s->options)) { break; }
         ebb__tell(&s->progress, what, i, n);
         EBB_TRY(try_budget(s, s->low_bytes + (high_bytes - s->low_bytes) / 2));
     }

@@ -180,6 +180,7 @@ static ebb_policy_input make_input(maker *m, const ebb_machine *machine, uint64_
     input.as_coded = m->options->as_coded;
     input.n_threads = m->options->n_threads;
     input.progress = m->effort > 0 ? &m->options->progress : NULL;
+    input.options = m->options;
     input.known_order = m->is_order_known ? m->reordered.order : NULL;
     input.copies_only = m->options->no_recompute || m->policy->copies_only;
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);

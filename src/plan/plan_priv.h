@@ -219,7 +219,8 @@ typedef struct ebb_policy_input {
     uint32_t effort;    /* of a policy that searches: how many rounds */
     uint32_t other;     /* 1 .. n_others: one of the policy's other drafts, made for its peak; 0: the policy's own */
     uint32_t n_threads; /* that it may work with; the plan does not depend on it */
-    const ebb_progress *progress; /* of a policy that searches, told how far it is; NULL: no calls */
+    const ebb_progress *progress;    /* of a policy that searches, told how far it is; NULL: no calls */
+    const ebb_plan_options *options; /* the caller's, who may stop a search; NULL: nobody does */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
     const uint32_t *known_order; /* of the policy order, found before; NULL: it has to find it */
@@ -233,6 +234,11 @@ static inline bool ebb__has_tiers(const uint64_t tier_bytes[EBB_MAX_TIERS]) {
         if (tier_bytes[tier] > 0) { return true; }
     }
     return false;
+}
+
+/* Whether the caller wants no more searching. */
+static inline bool ebb__is_stopped(const ebb_plan_options *options) {
+    return options != NULL && options->stop != NULL && options->stop(options->stop_ctx);
 }
 
 /* The choice of a step, where choice may be NULL. */

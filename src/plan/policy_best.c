@@ -227,6 +227,11 @@ static ebb_status take_answer(search *s, ebb_best_hand *hand, double *time_ns_ou
     return EBB_OK;
 }
 
+/* The caller wants no more, and there is something to give. */
+static bool is_stopped(const search *s) {
+    return s->has_draft && ebb__is_stopped(s->input->options);
+}
+
 /* ---- the search --------------------------------------------------------------------------------- */
 
 /* Three kinds of seeds, one after the other: by one price for all copies; the same, with copies only; and by the
@@ -264,7 +269,7 @@ static ebb_status repair_seeds(search *s, const bool blocked[N_SEEDS]) {
     s->max_looks = s->n_looks + SEED_LOOKS;
     for (size_t i = 0; i < N_SEEDS && s->n_looks < s->max_looks; i++) {
         const ebb_best_walk *walk = &s->first->walk;
-        if (!blocked[i] || !ebb__has_tiers(s->input->tier_bytes)) { continue; }
+        if (!blocked[i] || !ebb__has_tiers(s->input->tier_bytes) || is_stopped(s)) { continue; }
         (void)set_seed(s, &s->first->keys, i);
         do {
             hand_out(s, 1, true, INFINITY);
@@ -289,7 +294,7 @@ static uint32_t hand_out_seeds(search *s, size_t *next, size_t end, size_t numbe
 static ebb_status seed_kind(search *s, size_t begin, size_t end, bool blocked[N_SEEDS]) {
     const uint64_t max_looks = s->n_looks + SEED_LOOKS;
     double time_ns = INFINITY;
-    for (size_t next = begin; next < end && s->best_ns > s->enough_ns;) {
+    for (size_t next = begin; next < end && s->best_ns > s->enough_ns && !is_stopped(s);) {
         size_t number[EBB_BEST_HANDS];
         s->max_looks = next == 0 ? UINT64_MAX : max_looks;
         const uint32_t n = hand_out_seeds(s, &next, end, number);
@@ -354,7 +359,7 @@ static ebb_status anneal(search *s, bool *is_enough_out) {
     double at_ns = s->keys_ns;
     ebb__best_keys_copy(&s->at, &s->best, s->view.n_tensors);
     s->max_looks = first + ROUND_LOOKS;
-    for (uint64_t i = 0; i < n_walks && s->n_looks - first < ROUND_LOOKS;) {
+    for (uint64_t i = 0; i < n_walks && s->n_looks - first < ROUND_LOOKS && !is_stopped(s);) {
         const uint32_t n = (uint32_t)ebb_min_u64(s->n_hands, n_walks - i);
         bool was_taken = false;
         hand_out_variations(s, n, at_ns * HOPELESS);
@@ -412,7 +417,7 @@ static ebb_status refine(search *s) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const uint64_t n_looks = (has_copies ? COPIES_LOOKS : LANE_LOOKS) / LANE_PARTS;
     bool is_over = false;
-    for (uint32_t i = 0; i < LANE_PARTS || (is_over && i < 2 * LANE_PARTS); i++) {
+    for (uint32_t i = 0; (i < LANE_PARTS || (is_over && i < 2 * LANE_PARTS)) && !is_stopped(s); i++) {
         tell(s, has_copies ? ANNEALED : fmin(1, (double)i / LANE_PARTS));
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks));
         EBB_TRY(place_lanes(s, &is_over));
@@ -429,12 +434,12 @@ static ebb_status refine(search *s) {
 static ebb_status go_on(search *s) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const bool is_placed = s->best_ns < INFINITY;
-    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns; i++) {
+    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns && !is_stopped(s); i++) {
         s->round = i;
         s->round_looks = s->n_looks;
         s->lower_looks = SEED_LOOKS;
         bool is_enough = !has_copies;
-        for (uint32_t k = 0; k < MAX_ANNEALS && !is_enough; k++) { EBB_TRY(anneal(s, &is_enough)); }
+        for (uint32_t k = 0; k < MAX_ANNEALS && !is_enough && !is_stopped(s); k++) { EBB_TRY(anneal(s, &is_enough)); }
         if (!s->input->copies_only) { EBB_TRY(refine(s)); }
     }
     return EBB_OK;
