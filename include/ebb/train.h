@@ -128,6 +128,12 @@ typedef struct ebb_trainer_options {
     bool memory_includes_context;
     ebb_progress progress; /* told while the trainer is made and while it evaluates */
     bool no_evaluation;    /* the test split is not opened, and host_bytes keep no room for state beside evaluation */
+    /* More than 0: while training goes on, a thread of its own plans again with this effort, and its plan is taken
+     * between two steps if an iteration should be faster with it. Losses and weights have the same bits as without. For
+     * that moment the host holds the copies of both plans, and all that persists; where there is no room, or anything
+     * else fails, training goes on with the plan that it has. The thread calls the memory hooks. For a budget, with the
+     * policy best and the algorithms "given"; without host_bytes, slowdown or plan_path. */
+    uint32_t improve_effort;
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options, EBB_SET(session, EBB_SESSION_OPTIONS_INIT) EBB_SET(learning_rate, 0.003f)            \
@@ -151,6 +157,8 @@ typedef struct ebb_trainer_info {
     uint64_t liveness_bytes;                /* what the policy liveness needs for it */
     uint64_t n_parameters;
     ebb_plan_summary plan;
+    uint64_t improved_at_step; /* before which the last better plan was taken, from 1; 0: plan is the first one. With it
+                                  all that is predicted changes */
     double step_time_predicted_s;
     /* Predicted, an iteration, for each engine of the machine, of which the first computes: the time that its actions
      * take by themselves (0: the plan does not use it), and for how long it waits for what other engines do. */
@@ -170,6 +178,7 @@ typedef struct ebb_step_result {
     float learning_rate;
     double time_s;      /* the iteration alone */
     double wait_data_s; /* waiting for the batch */
+    bool is_improved;   /* this is the first step by a better plan; see improve_effort */
 } ebb_step_result;
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.

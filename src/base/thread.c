@@ -6,6 +6,11 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NICE 10 /* against 0, Linux gives about a tenth */
 
 int ebb__thread_start(void *(*fn)(void *), void *arg, pthread_t *thread_out) {
     sigset_t all, before;
@@ -14,6 +19,10 @@ int ebb__thread_start(void *(*fn)(void *), void *arg, pthread_t *thread_out) {
     int error = pthread_create(thread_out, NULL, fn, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+void ebb__thread_stand_back(void) {
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* Linux: of this thread alone */
 }
 
 typedef struct sharer {

@@ -24,6 +24,7 @@ typedef struct train_values {
     uint64_t seed;
     const char *load, *save, *checkpoint, *record, *save_gradients, *plan;
     uint64_t checkpoint_every, record_steps;
+    uint64_t improve;
     bool eval, no_eval, json, memory_includes_context, keep_going;
 } train_values;
 
@@ -43,6 +44,8 @@ static const ebb_cli_option train_options[] = {
     {"--weight-decay", EBB_CLI_NUMBER, AT(weight_decay), "X", "weight decay (0)"},
     {"--seed", EBB_CLI_COUNT, AT(seed), "N", "seed of the first weights, the data's order and dropout (0)"},
     EBB_CLI_PLAN_OPTIONS(train_values),
+    {"--improve", EBB_CLI_COUNT, AT(improve), "N",
+     "plan again with this effort while training, and take the plan between two steps if it is faster (0: no)"},
     EBB_CLI_IO_OPTION(train_values),
     {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
      "let copies go to memory that mpirun's other processes lend, too, SIZE each"},
@@ -83,6 +86,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->record_path = values->record;
     options->n_record_steps = values->record_steps;
     options->keep_going = values->keep_going;
+    options->improve_effort = (uint32_t)(values->improve < UINT32_MAX ? values->improve : UINT32_MAX);
     options->no_evaluation = values->no_eval;
     options->session.keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
@@ -104,7 +108,7 @@ static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *rep
 
 /* All steps, or as many as there are before a signal. After each epoch comes an evaluation; after the last step
  * too, be it the end of an epoch or not. */
-static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report,
+static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, ebb_cli_train_report *report,
                             uint64_t *last_step_out) {
     const ebb_trainer_info *info = &report->info;
     bool is_endless = info->n_train_images == UINT64_MAX;
@@ -117,6 +121,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
         ebb_status status = ebb_trainer_step(trainer, &step, &done);
         if (status != EBB_OK || done) { return status; }
         *last_step_out = step.step;
+        if (step.is_improved) { ebb__cli_report_improved(report, ebb_trainer_get_info(trainer)); }
         ebb__cli_report_step(report, &step);
         bool is_epoch_end = epoch_steps > 0 && step.step % epoch_steps == 0;
         if (ebb__cli_caught() == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
@@ -253,6 +258,25 @@ static int train_network(const char *net, const train_values *values, const ebb_
     return code;
 }
 
+/* What the trainer refuses, in the words of the command line. */
+static bool check_improve(const train_values *values) {
+    const ebb_cli_network *n = &values->network;
+    const char *against = values->plan != NULL   ? "--plan, which is followed as it is"
+                          : n->slowdown.is_given ? "--slowdown, which asks for less memory, not for less time"
+                          : n->host_memory != UINT64_MAX && n->host_memory > 0
+                              ? "--host-memory, because for a moment it holds the copies of two plans"
+                          : n->policy != NULL && strcmp(n->policy, "best") != 0 ? "other policies than best"
+                          : n->algorithms != NULL && strcmp(n->algorithms, "given") != 0
+                              ? "--algorithms, because others may change the bits"
+                              : NULL;
+    if (against != NULL) { (void)ebb__cli_usage("train: --improve does not go with %s", against); }
+    if (against == NULL && n->memory.bytes == 0 && n->memory.percent == 0) {
+        (void)ebb__cli_usage("train: --improve needs a budget: add --memory SIZE");
+        return false;
+    }
+    return against == NULL;
+}
+
 static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     const ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
     train_values values = {.network = {.host_memory = UINT64_MAX, .effort = 1},
@@ -277,6 +301,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
         return ebb__cli_usage("train: --plan has decided what --memory, --slowdown, --margin, --policy, --algorithms "
                               "and --no-recompute ask for");
     }
+    if (values.improve > 0 && !check_improve(&values)) { return EBB_EXIT_USAGE; }
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
     }

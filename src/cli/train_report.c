@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output of `ebb train`. As JSON: an object a step, one an evaluation, one at the end, each told from the
- * others by its members ("step", "accuracy", "schema_version"); a loss that is not finite is null. For people: what
- * will be done, about twenty lines of steps, evaluations, and a table at the end; on a terminal a progress line
- * besides.
+ * The output of `ebb train`. As JSON: an object a step, one where a better plan is taken, one an evaluation, one at the
+ * end, each told from the others by its members ("step", "predicted_before_s", "accuracy", "schema_version"); a loss
+ * that is not finite is null. For people: what will be done, about twenty lines of steps, evaluations, and a table at
+ * the end; on a terminal a progress line besides.
  */
 #include "train_report.h"
 
@@ -90,6 +90,23 @@ void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_res
     show_progress(&report->info, step);
 }
 
+void ebb__cli_report_improved(ebb_cli_train_report *report, ebb_trainer_info info) {
+    const double before_s = report->info.step_time_predicted_s;
+    report->info = info;
+    ebb__progress_clear();
+    if (report->as_json) {
+        ebb__json_begin();
+        ebb__json_u64("improved_at_step", info.improved_at_step);
+        ebb__json_f64("step_time_predicted_s", info.step_time_predicted_s);
+        ebb__json_f64("predicted_before_s", before_s);
+        ebb__json_end();
+        return;
+    }
+    printf("step %" PRIu64 ": from here by a better plan, predicted %.4f s a step (before %.4f)\n",
+           info.improved_at_step, info.step_time_predicted_s, before_s);
+    fflush(stdout);
+}
+
 void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs, const ebb_eval_result *eval) {
     ebb__progress_clear();
     if (report->as_json) {
@@ -122,6 +139,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
     ebb__json_f64("again_time_predicted_s", summary->again_time_s);
     ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
+    ebb__json_u64("improved_at_step", info->improved_at_step);
     ebb__json_f64("stall_time_predicted_s", info->stall_predicted_s[EBB_COMPUTE]);
     ebb__json_f64("stall_time_measured_s", summary->stall_median_s[EBB_COMPUTE]);
     ebb__json_list_begin("engines");

@@ -253,6 +253,10 @@ ebb_status ebb_session_liveness_bytes(ebb_session *session, uint64_t *bytes_out)
     return EBB_OK;
 }
 
+uint64_t ebb__session_host_free(void) {
+    return ebb__host_free_bytes();
+}
+
 /* What copies may take of the host. The arena will lie in the same memory where the host can read the device's. */
 static ebb_status find_host_room(ebb_session *s, uint64_t budget_bytes, uint64_t *bytes_out) {
     const ebb_session_options *o = &s->options;

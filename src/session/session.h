@@ -36,5 +36,7 @@ ebb_status ebb__session_take_sizes(ebb_session *session);
 /* The session's graph, built unless it has these sizes already, made one for training and lowered. */
 ebb_status ebb__session_lower(ebb_session *session);
 ebb_status ebb__session_open_machine(ebb_session *session);
+/* What this process can still get of the host's memory without swapping; UINT64_MAX: not known. */
+uint64_t ebb__session_host_free(void);
 
 #endif

@@ -187,6 +187,10 @@ static ebb_status finish_ahead(ebb_data *data) {
     return ebb__loader_wait(data->loader);
 }
 
+void ebb__data_forget_ahead(ebb_data *data) {
+    (void)finish_ahead(data);
+}
+
 static ebb_status fail_reserve(const ebb_data *data, int64_t n) {
     char all[32], one[32];
     uint64_t bytes = 0;

@@ -217,6 +217,8 @@ bool ebb__data_decodes(const ebb_data *data);
 #define EBB_DATA_ALLOWANCE_BYTES (EBB_IMAGE_WHOLE_BYTES + EBB_IMAGE_THREAD_BYTES)
 /* Take the buffer for prefetching batches of n now, so that it is counted. */
 ebb_status ebb__data_reserve(ebb_data *data, int64_t n);
+/* Wait until no memory is read to, and forget the batch that was read ahead. */
+void ebb__data_forget_ahead(ebb_data *data);
 /* What must not change between a checkpoint and going on from it, for people: "digits, 1437 images ...". */
 void ebb__data_describe(const ebb_data *data, char *buf, size_t buf_bytes);
 /* Whether the data of this description has a size of its own; else the network's default is asked for. */

@@ -81,7 +81,8 @@ ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **
 void ebb_trainer_destroy(ebb_trainer *trainer) {
     if (trainer == NULL) { return; }
     const ebb_mem *mem = trainer->mem;
-    ebb_data_close(trainer->train); /* first: it may be reading a batch to the run's ports */
+    ebb__trainer_improve_end(trainer);
+    ebb_data_close(trainer->train); /* before the run: it may be reading a batch to its ports */
     ebb_run_destroy(trainer->run);
     ebb_arena_destroy(trainer->arena);
     ebb__free(mem, trainer->staging);
@@ -209,9 +210,11 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
         *done_out = true;
         return EBB_OK;
     }
+    if (!trainer->is_recorded) { EBB_TRY(ebb__trainer_take_better(trainer)); }
     const uint64_t update = trainer->step + 1;
     ebb_step_result result = {.step = update, .learning_rate = ebb__lr_at(&o->schedule, o->learning_rate, update)};
     result.epoch = batch_of(trainer, trainer->step).epoch;
+    result.is_improved = trainer->info.improved_at_step == update;
     const uint64_t begin_ns = ebb__now_ns();
     EBB_TRY(read_batch(trainer));
     result.wait_data_s = (double)(ebb__now_ns() - begin_ns) * 1e-9;

@@ -81,15 +81,8 @@ static ebb_status run_batches(ebb_trainer *trainer, ebb_run *eval, ebb_eval_resu
 }
 
 static ebb_status run_parked(ebb_trainer *trainer, ebb_eval_result *result) {
-    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
-    options.mem = trainer->mem;
-    options.arena = trainer->arena;
-    options.disk_dir = trainer->session->options.disk_dir;
-    options.io = trainer->session->options.io;
-    options.remote = trainer->session->options.remote;
-    options.seed = trainer->options.seed;
     ebb_run *eval = NULL;
-    EBB_TRY(ebb_run_create(trainer->eval.lowered, trainer->eval.plan, &options, &eval));
+    EBB_TRY(ebb__trainer_create_run(trainer, trainer->eval.lowered, trainer->eval.plan, &eval));
     ebb_status status = run_batches(trainer, eval, result);
     ebb_run_destroy(eval);
     return status;

@@ -46,8 +46,7 @@ static uint64_t largest_value(const ebb_graph *graph) {
     return largest;
 }
 
-/* What there is between iterations. */
-static uint64_t lasting_bytes(const ebb_lowered *lowered) {
+uint64_t ebb__lasting_bytes(const ebb_lowered *lowered) {
     size_t n = 0;
     uint64_t bytes = 0;
     const ebb_tensor *tensors = ebb_program_tensors(ebb_lowered_program(lowered), &n);
@@ -78,7 +77,7 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
     if (limit == 0) { return EBB_OK; }
     const bool decodes = ebb__data_decodes(trainer->train);
     const uint64_t buffers = ebb__trainer_buffer_bytes(trainer) + (decodes ? EBB_IMAGE_LEAST_BYTES : 0);
-    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->session->lowered) : 0;
+    const uint64_t parked = trainer->test != NULL ? ebb__lasting_bytes(trainer->session->lowered) : 0;
     if (buffers + parked > limit) {
         if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = buffers + parked}; }
         return ebb_fail(EBB_E_NO_FIT,
@@ -102,7 +101,7 @@ static void limit_decoding(ebb_trainer *trainer) {
     if (limit == 0) { return; }
     uint64_t taken = ebb__trainer_buffer_bytes(trainer) + slab_bytes_of(trainer->plan);
     if (trainer->test != NULL) {
-        taken += lasting_bytes(trainer->session->lowered) + slab_bytes_of(trainer->eval.plan);
+        taken += ebb__lasting_bytes(trainer->session->lowered) + slab_bytes_of(trainer->eval.plan);
     }
     ebb__allowance_limit(trainer->decoding, limit - ebb_min_u64(limit, taken));
 }
@@ -117,12 +116,11 @@ static uint64_t context_share(const ebb_trainer *trainer) {
 /* What else the host will hold, where there is a limit: buffers, and while the other network has the arena, what is
  * parked and the other slab. */
 static uint64_t other_bytes(const ebb_trainer *trainer) {
-    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->session->lowered) : 0;
+    const uint64_t parked = trainer->test != NULL ? ebb__lasting_bytes(trainer->session->lowered) : 0;
     return ebb__trainer_buffer_bytes(trainer) + parked + slab_bytes_of(trainer->plan);
 }
 
-/* What the session's options ask for, with the context's share of a budget in bytes taken off. */
-static ebb_status plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out) {
+ebb_status ebb__trainer_plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out) {
     EBB_TRY(ebb_session_plan_options(trainer->session, options_out));
     uint64_t *budget_bytes = &options_out->budget_bytes;
     const uint64_t context_bytes = context_share(trainer);
@@ -174,7 +172,7 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
                                 char *step_name_out) {
     if (trainer->plan != NULL) { return EBB_OK; }
     ebb_plan_options options;
-    EBB_TRY(plan_options(trainer, slab_bytes, &options));
+    EBB_TRY(ebb__trainer_plan_options(trainer, slab_bytes, &options));
     ebb_no_fit no_fit = {0};
     const ebb_session *s = trainer->session;
     ebb_status status = ebb_plan_make(s->program, s->machine, &options, &trainer->plan, &no_fit);
@@ -203,7 +201,7 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     const uint64_t taken = slab_bytes_of(trainer->plan);
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
     ebb_plan_options options;
-    EBB_TRY(plan_options(trainer, slab_bytes, &options));
+    EBB_TRY(ebb__trainer_plan_options(trainer, slab_bytes, &options));
     if (options.slowdown >= 0 || trainer->options.plan_path != NULL) { /* the arena is there already */
         options.budget_bytes = ebb_plan_get_summary(trainer->plan).peak_bytes;
         options.slowdown = -1;
@@ -222,7 +220,7 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     return trainer->eval_message != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
-static ebb_status predict(ebb_trainer *trainer) {
+ebb_status ebb__trainer_predict(ebb_trainer *trainer) {
     const ebb_session *s = trainer->session;
     ebb_timeline timeline;
     EBB_TRY(ebb_plan_simulate(s->program, trainer->plan, s->machine, &timeline, NULL, NULL));
@@ -241,18 +239,8 @@ static ebb_status predict(ebb_trainer *trainer) {
 
 /* ---- taking the memory ------------------------------------------------------------------------ */
 
-static ebb_status take_memory(ebb_trainer *trainer) {
-    const uint64_t resident = ebb__resident_get().anonymous_bytes;
-    trainer->before_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
-    ebb__resident_reset_peak(); /* measuring took some that is free again */
-    trainer->info.plan = ebb_plan_get_summary(trainer->plan);
-    uint64_t arena_bytes = trainer->info.plan.peak_bytes;
-    if (trainer->eval.plan != NULL) {
-        arena_bytes = ebb_max_u64(arena_bytes, ebb_plan_get_summary(trainer->eval.plan).peak_bytes);
-    }
-    trainer->staging = ebb__alloc(trainer->mem, (size_t)trainer->staging_elements, sizeof *trainer->staging);
-    if (trainer->staging == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(ebb_arena_create(trainer->session->device, arena_bytes, &trainer->arena));
+ebb_status ebb__trainer_create_run(const ebb_trainer *trainer, const ebb_lowered *lowered, const ebb_plan *plan,
+                                   ebb_run **run_out) {
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
     options.mem = trainer->mem;
     options.arena = trainer->arena;
@@ -260,7 +248,26 @@ static ebb_status take_memory(ebb_trainer *trainer) {
     options.io = trainer->session->options.io;
     options.remote = trainer->session->options.remote;
     options.seed = trainer->options.seed;
-    EBB_TRY(ebb_run_create(trainer->session->lowered, trainer->plan, &options, &trainer->run));
+    return ebb_run_create(lowered, plan, &options, run_out);
+}
+
+/* What the plans need, and for a better plan later on all of the budget that a plan may use. */
+static uint64_t arena_bytes_of(const ebb_trainer *trainer) {
+    uint64_t bytes = trainer->info.plan.peak_bytes;
+    if (trainer->options.improve_effort > 0) { bytes = ebb_max_u64(bytes, trainer->info.plan.budget_bytes); }
+    if (trainer->eval.plan == NULL) { return bytes; }
+    return ebb_max_u64(bytes, ebb_plan_get_summary(trainer->eval.plan).peak_bytes);
+}
+
+static ebb_status take_memory(ebb_trainer *trainer) {
+    const uint64_t resident = ebb__resident_get().anonymous_bytes;
+    trainer->before_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
+    ebb__resident_reset_peak(); /* measuring took some that is free again */
+    trainer->info.plan = ebb_plan_get_summary(trainer->plan);
+    trainer->staging = ebb__alloc(trainer->mem, (size_t)trainer->staging_elements, sizeof *trainer->staging);
+    if (trainer->staging == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb_arena_create(trainer->session->device, arena_bytes_of(trainer), &trainer->arena));
+    EBB_TRY(ebb__trainer_create_run(trainer, trainer->session->lowered, trainer->plan, &trainer->run));
     return ebb__trainer_ports(trainer->run, &trainer->ports);
 }
 
@@ -276,7 +283,8 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
     EBB_TRY(plan_evaluation(trainer, slab_bytes));
     limit_decoding(trainer);
-    EBB_TRY(predict(trainer));
+    EBB_TRY(ebb__trainer_predict(trainer));
     ebb__tell(&trainer->options.progress, "taking the memory", 0, 0);
-    return take_memory(trainer);
+    EBB_TRY(take_memory(trainer));
+    return ebb__trainer_improve_begin(trainer);
 }

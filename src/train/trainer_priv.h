@@ -4,6 +4,7 @@
  *
  *      trainer_setup.c   data and the session, which has network, device and machine: what comes before the plan
  *      trainer_plan.c    budgets of device and host, plans, arena, run
+ *      trainer_improve.c a better plan while training goes on
  *      trainer.c         steps and the summary
  *      trainer_eval.c    evaluation inside the same arena
  *      trainer_state.c   weights, gradients and their hash; checkpoint.c: everything else
@@ -31,6 +32,9 @@ typedef struct ebb_trainer_ports {
     const float *loss, *correct;
 } ebb_trainer_ports;
 
+/* trainer_improve.c */
+typedef struct ebb_trainer_improving ebb_trainer_improving;
+
 struct ebb_trainer {
     const ebb_mem *mem;
     ebb_bump bump;
@@ -49,10 +53,11 @@ struct ebb_trainer {
     const char *eval_message;
     ebb_arena *arena;
     ebb_run *run;
-    ebb_trainer_ports ports;       /* of run */
-    ebb_trainer_ports other_ports; /* fed early: where the batch after the next can already be read to */
-    bool is_fed;                   /* early: the run has the batch of this step */
-    float *staging;                /* the largest value, on its way between run and file */
+    ebb_trainer_improving *improving; /* NULL: no plan is being made */
+    ebb_trainer_ports ports;          /* of run */
+    ebb_trainer_ports other_ports;    /* fed early: where the batch after the next can already be read to */
+    bool is_fed;                      /* early: the run has the batch of this step */
+    float *staging;                   /* the largest value, on its way between run and file */
     uint64_t staging_elements;
     uint64_t batches_per_epoch; /* UINT64_MAX: endless */
     uint64_t step;              /* done so far */
@@ -95,6 +100,24 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer);
 ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out);
 /* What of the host the trainer takes besides the slab; of decoding, what it has taken at most so far. */
 uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer);
+
+/* What the options ask for, with what others take of budget and host taken off. */
+ebb_status ebb__trainer_plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out);
+/* A run in the trainer's arena, which no other run may have. */
+ebb_status ebb__trainer_create_run(const ebb_trainer *trainer, const ebb_lowered *lowered, const ebb_plan *plan,
+                                   ebb_run **run_out);
+/* Fill in what the plan predicts. */
+ebb_status ebb__trainer_predict(ebb_trainer *trainer);
+/* What there is between iterations. */
+uint64_t ebb__lasting_bytes(const ebb_lowered *lowered);
+
+/* trainer_improve.c: between two steps. begin does nothing if it is not asked for. take_better: take the better plan if
+ * it is there; a failure is that of the run, which cannot go on. end: make no more plans. has_planned: the plan is
+ * there, or there will be none. */
+ebb_status ebb__trainer_improve_begin(ebb_trainer *trainer);
+ebb_status ebb__trainer_take_better(ebb_trainer *trainer);
+bool ebb__trainer_has_planned(const ebb_trainer *trainer);
+void ebb__trainer_improve_end(ebb_trainer *trainer);
 
 /* trainer_state.c */
 typedef enum ebb_value_set { EBB_VALUES_WEIGHTS, EBB_VALUES_ALL, EBB_VALUES_GRADIENTS } ebb_value_set;

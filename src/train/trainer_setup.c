@@ -134,6 +134,27 @@ static ebb_status check_optimizer(const ebb_trainer_options *o) {
     return EBB_OK;
 }
 
+/* A better plan is looked for with the same algorithms, which decide the bits. */
+static ebb_status check_improving(const ebb_trainer_options *o) {
+    const ebb_session_options *s = &o->session;
+    if (o->improve_effort == 0) { return EBB_OK; }
+    if (s->budget_bytes == 0 && s->budget_percent <= 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "a plan can be improved where there is a budget");
+    }
+    if ((s->policy != NULL && strcmp(s->policy, "best") != 0) || s->slowdown >= 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "a plan can be improved if it is the fastest that the policy best finds");
+    }
+    if (s->algorithms != NULL && strcmp(s->algorithms, "given") != 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "a plan can be improved with the algorithms given; others may change bits");
+    }
+    if (s->host_bytes > 0) {
+        return ebb_fail(EBB_E_ARGUMENT,
+                        "a plan cannot be improved within a limit of the host's memory: for a moment it "
+                        "holds the copies of two plans");
+    }
+    return EBB_OK;
+}
+
 static ebb_status check_options(const ebb_trainer_options *o) {
     if ((o->session.net == NULL) == (o->session.network_fn == NULL) || o->session.program != NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "a trainer needs a network's name or a function that builds it, one of both");
@@ -146,6 +167,7 @@ static ebb_status check_options(const ebb_trainer_options *o) {
     if (o->memory_includes_context && o->session.budget_bytes == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget that includes the context is one in bytes");
     }
+    EBB_TRY(check_improving(o));
     return check_optimizer(o);
 }
 

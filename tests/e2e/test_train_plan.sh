@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # `ebb train --plan`: a plan that was made before is followed, with the bits of any other plan; one that is for another
-# network, does not fit the host, or is no plan is refused before anything is trained.
+# network, does not fit the host, or is no plan is refused before anything is trained. `--improve`: the bits stay, whenever
+# a better plan is taken.
 . "$(dirname "$0")/lib.sh"
 export COLUMNS=$wide
 net="resnet20 --batch 4"
@@ -70,4 +71,22 @@ if [ -e "$digits" ]; then
         equal "digits: the plan's peak" "$(member evaluated peak_planned_bytes)" "$(member made peak_planned_bytes)" &&
         check "digits: evaluated" test -n "$(member evaluated accuracy)"
 fi
+
+# A better plan while training goes on: how soon it is there is chance, so is whether this sees it. What must hold does.
+# shellcheck disable=SC2086
+run "training that may improve its plan" improved train $net $ON --machine machine --memory 45% --effort 0 --improve 1 \
+    --steps 3 --seed 2 --json &&
+    equal "its bits" "$(losses improved) $(member improved weights_sha256)" "$(losses free) $(member free weights_sha256)"
+check "its peak is within the budget" test "$(member improved peak_planned_bytes)" -le "$(member improved budget_bytes)"
+equal "a step by which it was improved, or none" "$(member improved improved_at_step | grep -cE '^[0-3]$')" 1
+# shellcheck disable=SC2086
+complains "no budget" 2 "needs a budget: add --memory SIZE" train $net --improve 1
+# shellcheck disable=SC2086
+complains "--improve with a plan" 2 "does not go with --plan" train $net --plan half.plan --improve 1
+# shellcheck disable=SC2086
+complains "--improve with another policy" 2 "does not go with other policies" train $net --memory 45% --improve 1 --policy budget
+for option in "--slowdown 5%" "--host-memory 1GiB" "--algorithms fitting"; do
+    # shellcheck disable=SC2086
+    complains "--improve with $option" 2 "does not go with ${option%% *}" train $net --memory 45% --improve 1 $option
+done
 exit $status
