@@ -55,7 +55,8 @@
 /* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
 #define QUICK_WORK EBB_PLACING_QUICK
 #define HASTY_WORK                                                                                                     \
-    (EBB_PLACE_STEPS / 1024) /* of a hasty maker, and for a plan that is too slow wherever it is placed */
+    (EBB_PLACE_STEPS / 1024)               /* of a hasty maker, and for a plan that is too slow wherever it is placed */
+#define FIRST_WORK (EBB_PLACE_STEPS / 256) /* of a first plan that the first sweep does not place */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 #define FULL_WORK                                                                                                      \
     EBB_PLACE_STEPS /* within a budget with the machine's own times: what is lost here is lost for good                \
@@ -159,6 +160,9 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
                                    .enough_bytes = m->is_first ? limit_bytes : enough_bytes,
                                    .limit_bytes = limit_bytes};
     memcpy(options.tier_bytes, m->options->tier_bytes, sizeof options.tier_bytes);
+    EBB_TRY(ebb__plan_place(plan, &options, placed_out));
+    if (!m->is_first || m->is_large || placed_out->peak_bytes <= limit_bytes) { return EBB_OK; }
+    options.work = FIRST_WORK;
     return ebb__plan_place(plan, &options, placed_out);
 }
 
@@ -675,8 +679,8 @@ static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const
 }
 
 /* The plan of the first rung that serves, and with the machine's own times the first that fits; the latter, if there is
- * one. The placer's first sweep alone is asked: what it finds, more work finds too. So what has a plan here has one
- * where more is tried. */
+ * one. The placer is asked for its first sweep, and then for a little more. What it finds, more work finds too, so what
+ * has a plan here has one where more is tried. */
 static ebb_status fit_in_haste(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL;
     fitted own = {0};
