@@ -16,6 +16,7 @@ import os
 import pickle
 import sys
 import threading
+import types
 
 import torch
 from torch import nn
@@ -25,6 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+from ebb import planning
+from ebb.torch import _follow, _slab
 import torch_budget
 from torch_budget import EFFORT, verdict
 
@@ -305,6 +308,23 @@ def two_budgets(budget):
     verdict("two Budgets: the same bits", expected == (got, training.weights()), expected[0], got)
 
 
+def copies_in_turn():
+    """A plan may bring a tensor in and send it out again before anybody uses it."""
+    slab, n_bytes = _slab.Slab(folder), 1 << 25
+    bytes_before = torch.randint(0, 255, (n_bytes,), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    follower = types.SimpleNamespace(_table={1: (bytes_before.clone().untyped_storage(), 0)}, _slots={}, _own=set(), _slab=slab,
+                                     _over=set(), _see=lambda storage: storage)
+    follower._drop = lambda kind, number: _follow.Follower._drop(follower, kind, number)
+    for kind in (planning.OUT, planning.DROP, planning.IN, planning.OUT):
+        (follower._drop if kind == planning.DROP else
+         lambda kind, number: _follow.Follower._move_or_repeat(follower, kind, number))(kind, 1)
+    follower._slots[1][0].wait()
+    verdict("what comes in is there before it goes out again", not slab._under_way, slab._under_way)
+    back = torch.empty(0, dtype=torch.uint8).set_(follower._slots[1][0].back())
+    verdict("and its bytes are the same", torch.equal(back, bytes_before))
+    slab.close()
+
+
 def main():
     torch.set_num_threads(1)
     least = least_budget()
@@ -318,6 +338,7 @@ def main():
             0 < least < 0.5 * owned_bytes(compare("the least budget", plainly, least)), least)
     put_away(least)
     two_budgets(least)
+    copies_in_turn()
     sys.exit(torch_budget.status)
 
 

@@ -499,6 +499,8 @@ class Follower:
         self.has_acted = True
         if kind == OUT:
             storage, version = self._table[target]
+            if target in self._slots:  # from which it may be coming in, for nobody else who waits
+                self._slots[target][0].wait()
             self._slots[target] = self._slab.send(storage), version
         elif kind == IN:
             slot, version = self._slots[target]
