@@ -15,6 +15,11 @@
 #include "plan/maker.h"
 
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
+/* Lower budgets, of a small program. */
+#define MAX_GRID_STEPS 300u
+#define GRID_PARTS 64u /* of a budget: their distance is 1/64 to 1/128 of it */
+#define GRID_BUDGETS 4
+#define WORTH_BELOW 1.03 /* times the bound */
 /* The same below the policy's least budget, for rules whose time grows fast. */
 #define MAX_LOWER_STEPS 1024u
 
@@ -164,6 +169,26 @@ static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c
     return ebb__maker_time(m, c->plan, &c->time_ns);
 }
 
+/* A few lower budgets, from a grid that neighbouring budgets share: what was found there is a plan here, too. */
+static ebb_status ask_below(ebb_maker *m, contest *c) {
+    const uint64_t budget_bytes = c->budget_bytes;
+    uint64_t grid_bytes = 1, bound_ns = 0;
+    while (grid_bytes <= budget_bytes / GRID_PARTS) { grid_bytes *= 2; }
+    uint64_t at = budget_bytes / grid_bytes * grid_bytes;
+    if (at == budget_bytes) { at -= grid_bytes; }
+    ebb_status st = EBB_OK;
+    for (int i = 0; i < GRID_BUDGETS && at >= m->floor_bytes && st == EBB_OK; i++, at -= grid_bytes) {
+        ebb_plan_options lower = *m->options;
+        lower.budget_bytes = at;
+        EBB_TRY(ebb__bound_choices(m->program, m->machine, &lower, m->choice, c->time_ns, &bound_ns));
+        if (WORTH_BELOW * (double)bound_ns >= (double)c->time_ns) { break; }
+        c->budget_bytes = at;
+        st = ask_own(m, 0, 0, c);
+    }
+    c->budget_bytes = budget_bytes;
+    return st;
+}
+
 /* First the quick rivals, then the policy itself, and last all rivals, which have much to beat by then. */
 static ebb_status ask_all(ebb_maker *m, contest *c) {
     const ebb_policy *own = m->policy;
@@ -177,7 +202,8 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
         if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
-    return EBB_OK;
+    const bool is_small = ebb__plan_view(m->program).n_steps <= MAX_GRID_STEPS;
+    return is_small && m->options->effort > 0 && c->plan != NULL ? ask_below(m, c) : EBB_OK;
 }
 
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
