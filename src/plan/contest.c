@@ -71,8 +71,10 @@ static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
     m->policy = policy;
-    ebb_status st =
-        policy->keeps_limit ? ebb__maker_fit_own(m, c->budget_bytes, &other) : ebb__maker_try_fixed(m, &other);
+    const bool has_contest = policy->rivals != NULL && policy != own; /* as when it is asked alone */
+    ebb_status st = !policy->keeps_limit ? ebb__maker_try_fixed(m, &other)
+                    : has_contest        ? ebb__contest(m, c->budget_bytes, &other)
+                                         : ebb__maker_fit_own(m, c->budget_bytes, &other);
     const bool is_beaten = policy->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
     const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick && !is_beaten;
     if (st == EBB_E_NO_FIT && may_be_nominal) { st = fit_apart(m, c->budget_bytes, &other); }

@@ -58,8 +58,7 @@
     (EBB_PLACE_STEPS / 1024)               /* of a hasty maker, and for a plan that is too slow wherever it is placed */
 #define FIRST_WORK (EBB_PLACE_STEPS / 256) /* of a first plan that the first sweep does not place */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
-#define FULL_WORK EBB_PLACE_STEPS /* within a budget with the machine's own times: what is lost here is lost for good  \
-                                   */
+#define FULL_WORK EBB_PLACE_STEPS /* with the machine's own times: what is lost here is lost for good */
 
 /* The nominal machine's plan is made for a lower limit, and is taken only if it wins more than this part of the time
  * that the policy's plan takes before a search. */
