@@ -15,13 +15,13 @@
 #include "plan/maker.h"
 
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
+/* The same below the policy's least budget, for rules whose time grows fast. */
+#define MAX_LOWER_STEPS 1024u
+
 /* Lower budgets, of a small program. */
-#define MAX_GRID_STEPS 300u
 #define GRID_PARTS 64u /* of a budget: their distance is 1/64 to 1/128 of it */
 #define GRID_BUDGETS 4
 #define WORTH_BELOW 1.03 /* times the bound */
-/* The same below the policy's least budget, for rules whose time grows fast. */
-#define MAX_LOWER_STEPS 1024u
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
@@ -204,7 +204,7 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
         if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
-    const bool is_small = ebb__plan_view(m->program).n_steps <= MAX_GRID_STEPS;
+    const bool is_small = ebb__plan_view(m->program).n_steps <= EBB_SMALL_STEPS;
     return is_small && m->options->effort > 0 && c->plan != NULL ? ask_below(m, c) : EBB_OK;
 }
 

@@ -54,9 +54,8 @@
 
 /* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
 #define QUICK_WORK EBB_PLACING_QUICK
-#define HASTY_WORK                                                                                                     \
-    (EBB_PLACE_STEPS / 1024)               /* of a hasty maker, and for a plan that is too slow wherever it is placed */
-#define FIRST_WORK (EBB_PLACE_STEPS / 256) /* of a first plan that the first sweep does not place */
+#define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker, and for a plan that is too slow anyway */
+#define FIRST_WORK (EBB_PLACE_STEPS / 256)  /* of a first plan that the first sweep does not place */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 #define FULL_WORK EBB_PLACE_STEPS /* with the machine's own times: what is lost here is lost for good */
 
@@ -66,6 +65,7 @@
 
 /* What a plan takes where a lower limit is tried, too, in times of computing each step once. */
 #define SLOW 1.15
+#define SLOW_FIRST 1.3 /* the same of a first plan of a small program */
 
 /* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
 #define NEAR 1.1
@@ -151,10 +151,9 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
 /* A peak of enough_bytes will do; above limit_bytes the plan will not be taken. */
 static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t enough_bytes, uint64_t limit_bytes,
                         ebb_placed *placed_out) {
+    if (m->is_hasty) { work = m->is_first ? 0 : HASTY_WORK; }
     ebb_placing_options options = {.alignment = m->alignment,
-                                   .work = m->is_first   ? 0
-                                           : m->is_hasty ? HASTY_WORK
-                                                         : work,
+                                   .work = work,
                                    .enough_bytes = m->is_first ? limit_bytes : enough_bytes,
                                    .limit_bytes = limit_bytes};
     memcpy(options.tier_bytes, m->options->tier_bytes, sizeof options.tier_bytes);
@@ -189,8 +188,7 @@ static ebb_policy_input make_input(maker *m, const ebb_machine *machine, uint64_
     return input;
 }
 
-/* The least peak that a load can be placed with. Loads are rounded up to the alignment; the end of the highest stay is
- * not. */
+/* The least peak of a load: it is rounded up to the alignment, and the end of the highest stay is not. */
 static uint64_t least_peak(const maker *m, uint64_t load_bytes) {
     return load_bytes - ebb_min_u64(load_bytes, m->alignment - 1);
 }
@@ -215,15 +213,6 @@ static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *inp
         input->early_out = fits = false;
     }
     return fits;
-}
-
-/* Whether a tier may be too small for what is placed in it. */
-static bool has_small_tiers(const maker *m) {
-    bool has = false;
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        has = has || (m->options->tier_bytes[tier] > 0 && m->options->tier_bytes[tier] < UINT64_MAX);
-    }
-    return has;
 }
 
 ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *time_ns_out) {
@@ -271,7 +260,7 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
     EBB_TRY(draft_plan(m, m->policy, input, &plan));
     ebb_status st = ebb__plan_bound(plan, m->alignment, &bound_bytes);
     placed_out->peak_bytes = least_peak(m, bound_bytes);
-    if (st == EBB_OK && placed_out->peak_bytes > a->budget_bytes && !has_small_tiers(m)) {
+    if (st == EBB_OK && placed_out->peak_bytes > a->budget_bytes && !ebb__has_small_tiers(m->options->tier_bytes)) {
         ebb_plan_destroy(plan);
         *plan_out = NULL;
         return EBB_OK;
@@ -915,6 +904,16 @@ ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_o
     return ebb__bound_choices(m->program, m->machine, m->options, m->choice, stop_ns, bound_ns_out);
 }
 
+/* Of a small program, a first plan that takes long beside computing is not taken: more work may find a better one. */
+static ebb_status refuse_slow(const maker *m, ebb_plan **plan) {
+    uint64_t time_ns = 0;
+    if (ebb__plan_view(m->program).n_steps > EBB_SMALL_STEPS) { return EBB_OK; }
+    EBB_TRY(ebb__maker_time(m, *plan, &time_ns));
+    if ((double)time_ns <= SLOW_FIRST * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
+    ebb_plan_destroy(*plan);
+    return EBB_E_NO_FIT;
+}
+
 /* EBB_E_NO_FIT without a message: with care there may be one, perhaps the one that the policy wants where it fits. */
 static ebb_status try_first(maker *m, ebb_plan **plan_out) {
     const ebb_policy_input input = make_input(m, m->machine, UINT64_MAX, UINT64_MAX);
@@ -925,7 +924,9 @@ static ebb_status try_first(maker *m, ebb_plan **plan_out) {
     ebb_plan_destroy(fitting);
     if (st != EBB_OK) { return st; }
     const bool may_fit = least_peak(m, load_bytes) <= m->options->budget_bytes;
-    return may_fit ? EBB_E_NO_FIT : fit_first_plan(m, m->options->budget_bytes, plan_out);
+    if (may_fit) { return EBB_E_NO_FIT; }
+    EBB_TRY(fit_first_plan(m, m->options->budget_bytes, plan_out));
+    return refuse_slow(m, plan_out);
 }
 
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {

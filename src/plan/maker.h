@@ -24,6 +24,8 @@ typedef struct ebb_reordered {
     uint32_t *choice; /* [n_steps]: by place; NULL: 0 everywhere */
 } ebb_reordered;
 
+#define EBB_SMALL_STEPS 300u /* of a program that is worth more tries, because plans take a fraction of a second */
+
 typedef struct ebb_maker {
     const ebb_program *program;
     const ebb_machine *machine;

@@ -236,6 +236,14 @@ static inline bool ebb__has_tiers(const uint64_t tier_bytes[EBB_MAX_TIERS]) {
     return false;
 }
 
+/* Whether a tier may be too small for what is placed in it. */
+static inline bool ebb__has_small_tiers(const uint64_t tier_bytes[EBB_MAX_TIERS]) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
+        if (tier_bytes[tier] > 0 && tier_bytes[tier] < UINT64_MAX) { return true; }
+    }
+    return false;
+}
+
 /* Whether the caller wants no more searching. */
 static inline bool ebb__is_stopped(const ebb_plan_options *options) {
     return options != NULL && options->stop != NULL && options->stop(options->stop_ctx);
