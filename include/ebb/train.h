@@ -157,8 +157,8 @@ typedef struct ebb_trainer_info {
     uint64_t liveness_bytes;                /* what the policy liveness needs for it */
     uint64_t n_parameters;
     ebb_plan_summary plan;
-    uint64_t improved_at_step; /* before which the last better plan was taken, from 1; 0: plan is the first one. With it
-                                  all that is predicted changes */
+    uint64_t improved_at_step; /* before which a better plan was taken, from 1; 0: none was. All that is of the plan, or
+                                  predicted, has changed with it; texts of older answers are not valid any more */
     double step_time_predicted_s;
     /* Predicted, an iteration, for each engine of the machine, of which the first computes: the time that its actions
      * take by themselves (0: the plan does not use it), and for how long it waits for what other engines do. */

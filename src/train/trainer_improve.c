@@ -20,7 +20,8 @@ struct ebb_trainer_improving {
     pthread_t thread;
     atomic_bool is_done, is_stopped;
     ebb_status status;
-    ebb_plan *plan; /* once it is done; NULL: there is none */
+    char message[512]; /* of the thread's failure */
+    ebb_plan *plan;    /* once it is done; NULL: there is none */
 };
 
 typedef ebb_trainer_improving improving;
@@ -35,6 +36,7 @@ static void *plan_again(void *arg) {
     const ebb_session *s = i->trainer->session;
     ebb__thread_stand_back();
     i->status = ebb_plan_make(s->program, s->machine, &i->options, &i->plan, NULL);
+    if (i->status != EBB_OK) { (void)snprintf(i->message, sizeof i->message, "%s", ebb_last_error()); }
     atomic_store(&i->is_done, true);
     return NULL;
 }
@@ -151,6 +153,7 @@ static ebb_status replace_run(ebb_trainer *trainer, ebb_plan *plan, ebb_run *run
     trainer->plan = plan;
     trainer->n_times = 0; /* medians are of steps by one plan */
     trainer->info.plan = ebb_plan_get_summary(plan);
+    trainer->info.policy = trainer->info.plan.policy; /* a plan's texts are its own */
     trainer->info.improved_at_step = trainer->step + 1;
     EBB_TRY(ebb__trainer_predict(trainer));
     return ebb__trainer_ports(run, &trainer->ports);
@@ -179,7 +182,8 @@ ebb_status ebb__trainer_take_better(ebb_trainer *trainer) {
     improving *i = trainer->improving;
     if (i == NULL || !ebb__trainer_has_planned(trainer)) { return EBB_OK; }
     bool faster = false;
-    ebb_status status = EBB_OK, why_not = i->status;
+    ebb_status status = EBB_OK, why_not = EBB_OK;
+    if (i->status != EBB_OK) { why_not = ebb__fail_adopt(i->status, i->message); }
     if (why_not == EBB_OK) { why_not = is_faster(trainer, i->plan, &faster); }
     if (why_not == EBB_OK && faster) { status = take_plan(trainer, &i->plan, &why_not); }
     if (status == EBB_OK && why_not != EBB_OK && why_not != EBB_E_NO_FIT) {
