@@ -71,6 +71,7 @@ static void train(ebb_trainer *trainer, bool waits, trained *t) {
     memcpy(t->weights, summary.weights_sha256, sizeof t->weights);
     t->info = ebb_trainer_get_info(trainer);
     assert_int_equal(t->info.improved_at_step, t->improved_at);
+    assert_string_equal(t->info.policy, "best");
     assert_true(summary.run.peak_bytes == UINT64_MAX || summary.run.peak_bytes <= t->info.plan.budget_bytes);
 }
 
