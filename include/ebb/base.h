@@ -85,8 +85,9 @@ EBB_API const char *ebb_status_text(ebb_status status);
 EBB_API const char *ebb_last_error(void);
 
 /* Where host memory comes from. alloc and resize return NULL if there is no memory; resize(NULL) is
- * alloc; free accepts NULL. Called from the thread that calls the library. An object keeps the hooks
- * it was made with, so they must outlive it. NULL where hooks are asked for means malloc's. */
+ * alloc; free accepts NULL. Called from the thread that calls the library, and from several at once where options say
+ * so. An object keeps the hooks it was made with, so they must outlive it. NULL where hooks are asked for means
+ * malloc's. */
 typedef struct ebb_mem {
     void *(*alloc)(void *ctx, size_t size_bytes);
     void *(*resize)(void *ctx, void *ptr, size_t size_bytes);

@@ -203,9 +203,10 @@ typedef struct ebb_plan_options {
                            they are late, or steps early, by that much. Predictions and bounds are for the machine
                            as it is. 0: none */
     ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
-    bool (*stop)(void *ctx); /* asked some ten times a second while the policy best searches, by the thread that asked
-                                for the plan. true ends the search; the plan is the best one so far. NULL: never */
-    void *stop_ctx;          /* the caller's */
+    bool (*stop)(
+        void *ctx); /* asked between parts of a search of the policy best, once it has a first plan, by the thread that
+                       asked for the plan. true ends the search; the plan is the best one so far. NULL: never */
+    void *stop_ctx; /* the caller's */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options,                                                                                         \

@@ -21,7 +21,7 @@
 /* Lower budgets, of a small program. */
 #define GRID_PARTS 64u /* of a budget: their distance is 1/64 to 1/128 of it */
 #define GRID_BUDGETS 4
-#define WORTH_BELOW 1.03 /* times the bound */
+#define WORTH_BELOW 1.03 /* times the bound: a plan before a search, so that effort has no say in which are asked */
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
@@ -71,10 +71,13 @@ static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
     m->policy = policy;
+    const uint64_t unsearched_ns = m->unsearched_ns;
     const bool has_contest = policy->rivals != NULL && policy != own; /* as when it is asked alone */
+    if (has_contest) { m->unsearched_ns = UINT64_MAX; }
     ebb_status st = !policy->keeps_limit ? ebb__maker_try_fixed(m, &other)
                     : has_contest        ? ebb__contest(m, c->budget_bytes, &other)
                                          : ebb__maker_fit_own(m, c->budget_bytes, &other);
+    if (has_contest) { m->unsearched_ns = unsearched_ns; }
     const bool is_beaten = policy->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
     const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick && !is_beaten;
     if (st == EBB_E_NO_FIT && may_be_nominal) { st = fit_apart(m, c->budget_bytes, &other); }
@@ -173,7 +176,7 @@ static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c
 
 /* A few lower budgets, from a grid that neighbouring budgets share: what was found there is a plan here, too. */
 static ebb_status ask_below(ebb_maker *m, contest *c) {
-    const uint64_t budget_bytes = c->budget_bytes;
+    const uint64_t budget_bytes = c->budget_bytes, unsearched_ns = m->unsearched_ns;
     uint64_t grid_bytes = 1, bound_ns = 0;
     while (grid_bytes <= budget_bytes / GRID_PARTS) { grid_bytes *= 2; }
     uint64_t at = budget_bytes / grid_bytes * grid_bytes;
@@ -183,11 +186,12 @@ static ebb_status ask_below(ebb_maker *m, contest *c) {
         ebb_plan_options lower = *m->options;
         lower.budget_bytes = at;
         EBB_TRY(ebb__bound_choices(m->program, m->machine, &lower, m->choice, c->time_ns, &bound_ns));
-        if (WORTH_BELOW * (double)bound_ns >= (double)c->time_ns) { break; }
+        if (WORTH_BELOW * (double)bound_ns >= (double)unsearched_ns || bound_ns >= c->time_ns) { break; }
         c->budget_bytes = at;
         st = ask_own(m, 0, 0, c);
     }
     c->budget_bytes = budget_bytes;
+    m->unsearched_ns = unsearched_ns;
     return st;
 }
 
@@ -205,7 +209,8 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
         if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
     const bool is_small = ebb__plan_view(m->program).n_steps <= EBB_SMALL_STEPS;
-    return is_small && m->options->effort > 0 && c->plan != NULL ? ask_below(m, c) : EBB_OK;
+    const bool may_ask = is_small && m->options->effort > 0 && m->unsearched_ns != UINT64_MAX;
+    return may_ask && c->plan != NULL ? ask_below(m, c) : EBB_OK;
 }
 
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {

@@ -72,7 +72,6 @@
 
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
-
 #define UNKNOWN 0u /* no plan needs no bytes */
 
 typedef ebb_maker maker;
@@ -911,6 +910,7 @@ static ebb_status refuse_slow(const maker *m, ebb_plan **plan) {
     EBB_TRY(ebb__maker_time(m, *plan, &time_ns));
     if ((double)time_ns <= SLOW_FIRST * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
     ebb_plan_destroy(*plan);
+    *plan = NULL;
     return EBB_E_NO_FIT;
 }
 

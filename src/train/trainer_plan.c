@@ -251,10 +251,11 @@ ebb_status ebb__trainer_create_run(const ebb_trainer *trainer, const ebb_lowered
     return ebb_run_create(lowered, plan, &options, run_out);
 }
 
-/* What the plans need, and for a better plan later on all of the budget that a plan may use. */
+/* What the plans need, and for a better plan later on all of the budget that a plan can use. */
 static uint64_t arena_bytes_of(const ebb_trainer *trainer) {
     uint64_t bytes = trainer->info.plan.peak_bytes;
-    if (trainer->options.improve_effort > 0) { bytes = ebb_max_u64(bytes, trainer->info.plan.budget_bytes); }
+    const uint64_t usable_bytes = ebb_min_u64(trainer->info.plan.budget_bytes, trainer->info.liveness_bytes);
+    if (trainer->options.improve_effort > 0) { bytes = ebb_max_u64(bytes, usable_bytes); }
     if (trainer->eval.plan == NULL) { return bytes; }
     return ebb_max_u64(bytes, ebb_plan_get_summary(trainer->eval.plan).peak_bytes);
 }
