@@ -181,18 +181,17 @@ static ebb_status ask_below(ebb_maker *m, contest *c) {
     while (grid_bytes <= budget_bytes / GRID_PARTS) { grid_bytes *= 2; }
     uint64_t at = budget_bytes / grid_bytes * grid_bytes;
     if (at == budget_bytes) { at -= grid_bytes; }
-    ebb_status st = EBB_OK;
-    for (int i = 0; i < GRID_BUDGETS && at >= m->floor_bytes && st == EBB_OK; i++, at -= grid_bytes) {
+    for (int i = 0; i < GRID_BUDGETS && at >= m->floor_bytes; i++, at -= grid_bytes) {
         ebb_plan_options lower = *m->options;
         lower.budget_bytes = at;
         EBB_TRY(ebb__bound_choices(m->program, m->machine, &lower, m->choice, c->time_ns, &bound_ns));
         if (WORTH_BELOW * (double)bound_ns >= (double)unsearched_ns || bound_ns >= c->time_ns) { break; }
         c->budget_bytes = at;
-        st = ask_own(m, 0, 0, c);
+        EBB_TRY(ask_own(m, 0, 0, c));
     }
     c->budget_bytes = budget_bytes;
     m->unsearched_ns = unsearched_ns;
-    return st;
+    return EBB_OK;
 }
 
 /* First the quick rivals, then the policy itself, and last all rivals, which have much to beat by then. */

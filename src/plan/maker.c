@@ -903,7 +903,7 @@ ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_o
     return ebb__bound_choices(m->program, m->machine, m->options, m->choice, stop_ns, bound_ns_out);
 }
 
-/* Of a small program, a first plan that takes long beside computing is not taken: more work may find a better one. */
+/* Drop a slow first plan of a small program: searching takes a fraction of a second, and may find a faster one. */
 static ebb_status refuse_slow(const maker *m, ebb_plan **plan) {
     uint64_t time_ns = 0;
     if (ebb__plan_view(m->program).n_steps > EBB_SMALL_STEPS) { return EBB_OK; }
@@ -923,8 +923,7 @@ static ebb_status try_first(maker *m, ebb_plan **plan_out) {
     const ebb_status st = ebb__plan_bound(fitting, m->alignment, &load_bytes);
     ebb_plan_destroy(fitting);
     if (st != EBB_OK) { return st; }
-    const bool may_fit = least_peak(m, load_bytes) <= m->options->budget_bytes;
-    if (may_fit) { return EBB_E_NO_FIT; }
+    if (least_peak(m, load_bytes) <= m->options->budget_bytes) { return EBB_E_NO_FIT; }
     EBB_TRY(fit_first_plan(m, m->options->budget_bytes, plan_out));
     return refuse_slow(m, plan_out);
 }

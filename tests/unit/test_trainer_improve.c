@@ -148,7 +148,7 @@ static void test_goes_on_from_a_checkpoint(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
-/* The search is told to stop, so that nobody waits for a million rounds. */
+/* Destroying the trainer stops the search. Otherwise this would wait for a million rounds. */
 static void test_ends_before_the_plan_is_there(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
