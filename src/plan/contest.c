@@ -45,12 +45,38 @@ static bool computes_again(const ebb_plan *plan) {
     return false;
 }
 
-/* A plan for a nominal machine by a policy that is not the maker's, from a ladder of its own. */
-static ebb_status fit_apart(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_ladder own = ebb__ladder_begin(m);
-    const ebb_status st = ebb__maker_fit_nominal(m, budget_bytes, plan_out);
-    ebb__ladder_end(m, own);
-    if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
+/* A plan by a policy that is not the maker's, as when it is asked alone. */
+static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out) {
+    const ebb_policy *own = m->policy;
+    const ebb_ladder own_rungs = ebb__ladder_begin(m);
+    const uint64_t own_least = m->least_bytes, own_unsearched_ns = m->unsearched_ns;
+    m->policy = policy;
+    m->least_bytes = 0;
+    const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
+    ebb__ladder_end(m, own_rungs);
+    m->policy = own;
+    m->least_bytes = own_least;
+    m->unsearched_ns = own_unsearched_ns;
+    return st;
+}
+
+/* The same in less time, of a larger program: only if it has no plan with the machine's own times, it makes one for a
+ * nominal machine. */
+static ebb_status fit_in_turn(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, bool may_be_nominal,
+                              ebb_plan **plan_out) {
+    const ebb_policy *own = m->policy;
+    const uint64_t own_unsearched_ns = m->unsearched_ns;
+    m->policy = policy;
+    m->unsearched_ns = UINT64_MAX;
+    ebb_status st = (policy->rivals != NULL ? ebb__contest : ebb__maker_fit_own)(m, budget_bytes, plan_out);
+    if (st == EBB_E_NO_FIT && may_be_nominal) {
+        const ebb_ladder own_rungs = ebb__ladder_begin(m);
+        st = ebb__maker_fit_nominal(m, budget_bytes, plan_out);
+        ebb__ladder_end(m, own_rungs);
+        if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
+    }
+    m->policy = own;
+    m->unsearched_ns = own_unsearched_ns;
     return st;
 }
 
@@ -65,47 +91,43 @@ typedef struct contest {
     ebb_plan *plan;     /* the fastest so far */
 } contest;
 
-/* Make one more plan by a policy, and keep it if it is faster. No plan is no failure. Little work is spent on what does
- * not beat to_beat_ns; in rare cases the policy, asked alone, would go on from there to a faster plan. */
-static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
+/* A plan of a rival. EBB_E_NO_FIT without a message: it has none. */
+static ebb_status fit_rival(ebb_maker *m, const ebb_policy *rival, const contest *c, ebb_plan **plan_out) {
     const ebb_policy *own = m->policy;
-    ebb_plan *other = NULL;
-    m->policy = policy;
-    const uint64_t unsearched_ns = m->unsearched_ns;
-    const bool has_contest = policy->rivals != NULL && policy != own; /* as when it is asked alone */
-    if (has_contest) { m->unsearched_ns = UINT64_MAX; }
-    ebb_status st = !policy->keeps_limit ? ebb__maker_try_fixed(m, &other)
-                    : has_contest        ? ebb__contest(m, c->budget_bytes, &other)
-                                         : ebb__maker_fit_own(m, c->budget_bytes, &other);
-    if (has_contest) { m->unsearched_ns = unsearched_ns; }
-    const bool is_beaten = policy->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
-    const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick && !is_beaten;
-    if (st == EBB_E_NO_FIT && may_be_nominal) { st = fit_apart(m, c->budget_bytes, &other); }
-    m->policy = own;
-    if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
-        ebb_plan_destroy(other);
-        return EBB_OK;
+    if (!rival->keeps_limit) {
+        m->policy = rival;
+        const ebb_status st = ebb__maker_try_fixed(m, plan_out);
+        m->policy = own;
+        return st;
     }
-    if (st == EBB_E_NO_FIT) { return EBB_OK; }
-    return st == EBB_OK ? keep_faster(m, &c->plan, other) : st;
+    if (m->is_small) { return fit_alone(m, rival, c->budget_bytes, plan_out); }
+    const bool is_beaten = rival->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
+    return fit_in_turn(m, rival, c->budget_bytes, !c->is_quick && !is_beaten, plan_out);
+}
+
+/* Ask a rival, unless it only copies and cannot be as fast as time_ns, or the caller has stopped the search and there is
+ * a plan. What it makes is kept if it is faster. Little work is spent on what does not beat time_ns, unless the program is
+ * small; in rare cases the policy, asked alone, would go on from there to a faster plan. */
+static ebb_status ask(ebb_maker *m, const ebb_policy *rival, contest *c) {
+    ebb_plan *plan = NULL;
+    if (rival->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
+    if (c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
+    const bool has_time = m->is_small || rival->rivals != NULL; /* a first plan says little of a search */
+    m->to_beat_ns = has_time ? UINT64_MAX : c->time_ns;
+    const ebb_status st = fit_rival(m, rival, c, &plan);
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    if (st == EBB_OK && m->options->no_recompute && computes_again(plan)) {
+        ebb_plan_destroy(plan);
+        plan = NULL;
+    }
+    if (plan != NULL) { EBB_TRY(keep_faster(m, &c->plan, plan)); }
+    return c->plan != NULL ? ebb__maker_time(m, c->plan, &c->time_ns) : EBB_OK;
 }
 
 /* How many rivals are asked: of a program with many steps one, because rules for copies take minutes there. */
 static uint32_t count_rivals(const ebb_maker *m) {
     if (m->is_large || ebb__plan_view(m->program).n_steps > MAX_RIVALED_STEPS) { return 1; }
     return m->options->effort > 0 ? m->policy->n_rivals : m->policy->n_quick_rivals;
-}
-
-/* Ask a policy, unless it is a rival that only copies and cannot be as fast as time_ns, or the caller has stopped the
- * search and there is a plan. */
-static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
-    const bool is_rival = policy != m->policy;
-    if (is_rival && policy->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
-    if (is_rival && c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
-    m->to_beat_ns =
-        is_rival && policy->rivals == NULL ? c->time_ns : UINT64_MAX; /* a first plan says little of a search */
-    EBB_TRY(fit_more(m, policy, c));
-    return c->plan != NULL ? ebb__maker_time(m, c->plan, &c->time_ns) : EBB_OK;
 }
 
 /* What plans with copies alone take at least, as far as it matters beside time_ns. */
@@ -207,8 +229,7 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
         if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
-    const bool is_small = ebb__plan_view(m->program).n_steps <= EBB_SMALL_STEPS;
-    const bool may_ask = is_small && m->options->effort > 0 && m->unsearched_ns != UINT64_MAX;
+    const bool may_ask = m->is_small && m->options->effort > 0 && m->unsearched_ns != UINT64_MAX;
     return may_ask && c->plan != NULL ? ask_below(m, c) : EBB_OK;
 }
 

@@ -906,7 +906,7 @@ ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_o
 /* Drop a slow first plan of a small program: searching takes a fraction of a second, and may find a faster one. */
 static ebb_status refuse_slow(const maker *m, ebb_plan **plan) {
     uint64_t time_ns = 0;
-    if (ebb__plan_view(m->program).n_steps > EBB_SMALL_STEPS) { return EBB_OK; }
+    if (!m->is_small) { return EBB_OK; }
     EBB_TRY(ebb__maker_time(m, *plan, &time_ns));
     if ((double)time_ns <= SLOW_FIRST * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
     ebb_plan_destroy(*plan);
@@ -974,6 +974,7 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
                      .mem = ebb__mem_or_default(options->mem),
                      .alignment = ebb_program_alignment_bytes(program),
                      .fingerprint = ebb_program_fingerprint(program),
+                     .is_small = n_steps <= EBB_SMALL_STEPS,
                      .is_large = n_steps > MAX_SMALL_STEPS};
     const bool copies = !policy->never_copies && ebb__has_tiers(options->tier_bytes); /* else all are alike */
     m->n_nominal = m->is_large || !copies ? 1 : EBB_MAKER_NOMINAL;

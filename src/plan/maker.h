@@ -37,7 +37,7 @@ typedef struct ebb_maker {
     uint64_t n_ladder_parts;
     uint64_t alignment, fingerprint;
     uint32_t effort, other; /* of the draft at hand */
-    bool is_large;
+    bool is_small, is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
                       no lower peak looked for, no nominal machine asked */
     bool first_will_do; /* while there is a first plan, no other order, rival or search is tried */
