@@ -214,6 +214,8 @@ class Follower:
         if self.is_guarded:
             self._make_ready(operator, args, kwargs)
         result = self._counted(repeat.func, args, kwargs)
+        if operator.is_collective and self._pager is not None:
+            self._pager.hold(tensors_in([*args, *kwargs.values(), result]))
         self._look(tensors_in(result))
         return result
 

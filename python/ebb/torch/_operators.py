@@ -29,12 +29,14 @@ _STATISTICS = "running_mean", "running_var"
 _WRITE_STATISTICS = {f"aten.{name}" for name in (
     "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats",
     "batch_norm_gather_stats_with_counts")}
+_COLLECTIVES = "c10d.", "_c10d_functional."
+_READ_ONLY = "c10d.send", "c10d.barrier", "c10d.monitored_barrier_", "c10d.check_for_nan"
 _NUMBER_BYTES = {bool: 1, int: 8, float: 8, complex: 16}
 
 
 class Operator:
     """What an operator's schema says: its name, and which of its arguments it reads and writes. writes: whether it writes
-    any."""
+    any. is_collective: it may still be at work in its tensors when it has returned."""
 
     OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
@@ -43,15 +45,21 @@ class Operator:
         self.name = schema.name.replace("::", ".")
         self.is_primitive, self.is_profiler = self.name.startswith("prim."), self.name.startswith("profiler.")
         self.is_detach = self.name == "aten.detach"
+        self.is_collective = self.name.startswith(_COLLECTIVES)
         self._arguments = []  # (index, name, is read, is written) of each one that holds tensors
         for index, argument in enumerate(schema.arguments):
             if "Tensor" not in str(argument.type):
                 continue
             writes = argument.alias_info is not None and argument.alias_info.is_write
-            writes = writes or argument.name in _STATISTICS and self.name in _WRITE_STATISTICS
+            writes = writes or argument.name in _STATISTICS and self.name in _WRITE_STATISTICS or \
+                self._is_result_of_c10d(argument.name)
             overwrites = writes and (argument.kwarg_only or self.name.endswith(self.OVERWRITES))
             self._arguments.append((index, argument.name, not overwrites, writes))
         self.writes = any(is_written for *_, is_written in self._arguments)
+
+    def _is_result_of_c10d(self, argument):
+        """Its schemas do not say what is written."""
+        return self.name.startswith("c10d.") and self.name not in _READ_ONLY and argument.startswith(("output", "tensor"))
 
     def tensors(self, args, kwargs):
         """(tensor, is read, is written) of all that it takes."""

@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tensors that a training step finds and leaves behind: parameters, buffers, gradients, the optimizer's state."""
+import gc
+import sys
+
 import torch
 
 from ._tensors import is_plain
 
 GRADIENT, STATE = "gradient", "state"
+_SHARDED = ("torch.distributed.fsdp", "FSDPModule"), ("torch.distributed.fsdp", "FullyShardedDataParallel"), \
+    ("torch.distributed._composable.fsdp", "FSDPModule")  # (module, class), the last one before PyTorch 2.6
+
+
+def refuse_sharded():
+    """FSDP frees the memory of tensors that autograd saved and fills it anew, which is not seen in the operators."""
+    kinds = tuple(kind for kind in (getattr(sys.modules.get(module), name, None) for module, name in _SHARDED) if kind)
+    if kinds and any(issubclass(type(thing), kinds) for thing in gc.get_objects()):
+        raise TypeError("ebb: a Budget cannot follow a step with FSDP, which frees and fills the memory of parameters by "
+                        "itself; DistributedDataParallel works")
 
 
 class Owned:

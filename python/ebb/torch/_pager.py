@@ -181,6 +181,13 @@ class Pager:
                 self.touch_storage(storage)
                 self.page(storage).is_pinned = True
 
+    def hold(self, tensors):
+        """What a collective may still be at work in stays."""
+        for storage in map(storage_of, tensors):
+            if storage is not None:
+                self.touch_storage(storage)
+                self.page(storage).is_pinned = True
+
     def is_pinned(self, key):
         return key in self.pages and self.pages[key].is_pinned
 

@@ -48,7 +48,8 @@ class Entry:
 class Storage:
     """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
     the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
-    when the step began and ended, or None. is_hidden: it became part of a sparse tensor, whose uses do not show it."""
+    when the step began and ended, or None. is_hidden: it became part of a sparse tensor, or a collective had it, whose
+    uses do not show it."""
     __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden")
 
     def __init__(self, n_bytes, maker):

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.torch.Budget with two processes: DistributedDataParallel in several ways, and layers whose halves are in two
+processes, give the bits of the same loop without a Budget, within the budget; FSDP is refused.
+
+    tests/e2e/torch_budget_ddp.py FOLDER [NAME...]
+"""
+import contextlib
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+
+import torch
+from torch import distributed, multiprocessing, nn
+from torch.nn import functional
+
+folder, status = sys.argv[1], 0
+N_STEPS = 8
+WAYS = {  # how the model is wrapped, and its loop
+    "DDP": {},
+    "DDP, buckets as gradients": {"gradient_as_bucket_view": True},
+    "DDP, a static graph": {"static_graph": True},
+    "DDP, unused parameters": {"find_unused_parameters": True},
+    "DDP, accumulated": {"accumulates": True},
+    "halves of layers": {"is_split": True},
+}
+BUDGETS = ("68%", None), ("60%", folder)
+
+
+def verdict(name, good, *what):
+    global status
+    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
+    status |= not good
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over both processes, in the place of what is summed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        distributed.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope
+
+
+class Halves(nn.Module):
+    """Two linear layers, of which each process has half of the columns of the first and of the rows of the second."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(256, 128), nn.Linear(128, 256, bias=False)
+
+    def forward(self, x):
+        return functional.gelu(_Sum.apply(self.second(functional.gelu(self.first(x)))))
+
+
+def net(is_split=False):
+    torch.manual_seed(3)
+    if is_split:
+        return nn.Sequential(*(Halves() for _ in range(8)), nn.Linear(256, 10))
+    return nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.1))),
+                         nn.Linear(256, 10))
+
+
+def backward(model):
+    x, y = torch.randn(512, 256), torch.randint(0, 10, (512,))
+    loss = functional.cross_entropy(model(x), y)
+    loss.backward()
+    return loss.item()
+
+
+def train(model, fit, accumulates):
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    if fit is not None:
+        fit = fit(model, optimizer)
+    torch.manual_seed(10 + distributed.get_rank())
+    losses = []
+    for _ in range(N_STEPS):
+        with fit.step() if fit is not None else contextlib.nullcontext():
+            optimizer.zero_grad()
+            if accumulates:
+                with model.no_sync():
+                    losses.append(backward(model))
+            losses.append(backward(model))
+            optimizer.step()
+    return (losses, [p.detach().clone() for p in model.parameters()]), fit
+
+
+def same(a, b):
+    return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
+
+
+def run(way, budget, spill):
+    """What the parent is told: whether the bits are those of a loop without a budget, and the summary."""
+    import ebb.torch
+    how = dict(WAYS[way])
+    accumulates, is_split = how.pop("accumulates", False), how.pop("is_split", False)
+    results = []
+    for fit in None, lambda model, optimizer: ebb.torch.Budget(
+            budget, spill=spill, quiet=True, **({"model": model, "optimizer": optimizer} if spill else {})):
+        model = net(is_split)
+        if not is_split:
+            model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1, **how)
+        result, fit = train(model, fit, accumulates)
+        results.append(result)
+    return same(*results), dict(fit.summary())
+
+
+def sharded():
+    import ebb.torch
+    from torch.distributed.fsdp import fully_shard
+    model = net()
+    fully_shard(model)
+    try:
+        train(model, lambda model, optimizer: ebb.torch.Budget("80%", quiet=True), False)
+    except TypeError as error:
+        return "FSDP" in str(error) and "\n" not in str(error), str(error)
+    return False, "no error"
+
+
+def work(rank, store, what, answers):
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    answers.put((rank, *(run(*what) if what else sharded())))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def ask(what=None):
+    """The answers of both processes."""
+    store = os.path.join(folder, "store")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(store)
+    answers = multiprocessing.get_context("spawn").SimpleQueue()
+    multiprocessing.spawn(work, args=(store, what, answers), nprocs=2)
+    return [answers.get()[1:] for _ in range(2)]
+
+
+def main():
+    for name in sys.argv[2:] or (WAYS if "EBB_TEST_ALL" in os.environ else ["DDP", "halves of layers"]):
+        for budget, spill in BUDGETS:
+            told = ask((name, budget, spill))
+            title = f"{name}, {budget}{' with a file' if spill else ''}"
+            verdict(f"{title}: the same bits", all(is_same for is_same, _ in told), told)
+            verdict(f"{title}: within the plan, which is within the budget", all(
+                one["peak_measured_bytes"] <= one["peak_planned_bytes"] <= one["budget_bytes"] for _, one in told), told)
+            verdict(f"{title}: the plan is followed", all(
+                one["recomputed_ops"] or one["moved_out_bytes"] for _, one in told), told)
+    told = ask()
+    verdict("FSDP is refused in one line", all(good for good, _ in told), told)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
