@@ -15,6 +15,14 @@ torch_python 'import torch; torch._C._current_graph_task_id, torch.UntypedStorag
 "$python" -W ignore "$root/tests/e2e/torch_budget_unlike.py" "$work" || status=1
 "$python" -W ignore "$root/tests/e2e/torch_budget_state.py" "$work" || status=1
 "$python" -W ignore "$root/tests/e2e/torch_budget_times.py" "$work" || status=1
+if "$python" -c 'import torch.distributed; assert torch.distributed.is_gloo_available()' 2>err; then
+    "$python" -W ignore "$root/tests/e2e/torch_budget_ddp.py" "$work" 2>ddp.err || {
+        status=1
+        tail -n 20 ddp.err >&2
+    }
+else
+    skip "several processes" "no PyTorch with gloo"
+fi
 if cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread; then
     KINETO_LOG_LEVEL=99 OMP_NUM_THREADS=1 LD_PRELOAD=$work/count_alloc.so \
         "$python" -W ignore "$root/tests/e2e/torch_budget_counted.py" "$work" "$work/count_alloc.so" || status=1

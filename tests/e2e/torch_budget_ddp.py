@@ -23,9 +23,9 @@ WAYS = {  # how the model is wrapped, and its loop
     "DDP, a static graph": {"static_graph": True},
     "DDP, unused parameters": {"find_unused_parameters": True},
     "DDP, accumulated": {"accumulates": True},
-    "halves of layers": {"is_split": True},
 }
 BUDGETS = ("68%", None), ("60%", folder)
+SPLIT = {"halves of layers": BUDGETS, "halves of layers, DTensor": (("94%", None), ("94%", folder))}
 
 
 def verdict(name, good, *what):
@@ -59,10 +59,24 @@ class Halves(nn.Module):
         return functional.gelu(_Sum.apply(self.second(functional.gelu(self.first(x)))))
 
 
-def net(is_split=False):
+def split_by_pytorch():
+    """The same, where the parameters are PyTorch's distributed tensors."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
     torch.manual_seed(3)
-    if is_split:
-        return nn.Sequential(*(Halves() for _ in range(8)), nn.Linear(256, 10))
+    blocks = [nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU()) for _ in range(8)]
+    for block in blocks:
+        parallelize_module(block, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return nn.Sequential(*blocks, nn.Linear(256, 10))
+
+
+def split():
+    torch.manual_seed(3)
+    return nn.Sequential(*(Halves() for _ in range(8)), nn.Linear(256, 10))
+
+
+def net():
+    torch.manual_seed(3)
     return nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.1))),
                          nn.Linear(256, 10))
 
@@ -74,11 +88,11 @@ def backward(model):
     return loss.item()
 
 
-def train(model, fit, accumulates):
+def train(fit, model, accumulates, seed):
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     if fit is not None:
         fit = fit(model, optimizer)
-    torch.manual_seed(10 + distributed.get_rank())
+    torch.manual_seed(seed)
     losses = []
     for _ in range(N_STEPS):
         with fit.step() if fit is not None else contextlib.nullcontext():
@@ -88,27 +102,35 @@ def train(model, fit, accumulates):
                     losses.append(backward(model))
             losses.append(backward(model))
             optimizer.step()
-    return (losses, [p.detach().clone() for p in model.parameters()]), fit
+    with torch.no_grad():
+        parameters = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
+        return (losses, [p.clone() for p in parameters]), fit
 
 
 def same(a, b):
     return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
 
 
+def make(way):
+    """A model, whether gradients are accumulated, the seed of the data: halves of layers have the same data."""
+    if way in SPLIT:
+        return split_by_pytorch() if "DTensor" in way else split(), False, 10
+    how = dict(WAYS[way])
+    accumulates = how.pop("accumulates", False)
+    model = nn.parallel.DistributedDataParallel(net(), bucket_cap_mb=1, **how)
+    return model, accumulates, 10 + distributed.get_rank()
+
+
 def run(way, budget, spill):
     """What the parent is told: whether the bits are those of a loop without a budget, and the summary."""
     import ebb.torch
-    how = dict(WAYS[way])
-    accumulates, is_split = how.pop("accumulates", False), how.pop("is_split", False)
-    results = []
-    for fit in None, lambda model, optimizer: ebb.torch.Budget(
-            budget, spill=spill, quiet=True, **({"model": model, "optimizer": optimizer} if spill else {})):
-        model = net(is_split)
-        if not is_split:
-            model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1, **how)
-        result, fit = train(model, fit, accumulates)
-        results.append(result)
-    return same(*results), dict(fit.summary())
+
+    def fit(model, optimizer):
+        held = {"model": model, "optimizer": optimizer} if spill else {}
+        return ebb.torch.Budget(budget, spill=spill, quiet=True, **held)
+    plain, _ = train(None, *make(way))
+    got, fit = train(fit, *make(way))
+    return same(plain, got), dict(fit.summary())
 
 
 def sharded():
@@ -117,7 +139,7 @@ def sharded():
     model = net()
     fully_shard(model)
     try:
-        train(model, lambda model, optimizer: ebb.torch.Budget("80%", quiet=True), False)
+        train(lambda model, optimizer: ebb.torch.Budget("80%", quiet=True), model, False, 10)
     except TypeError as error:
         return "FSDP" in str(error) and "\n" not in str(error), str(error)
     return False, "no error"
@@ -142,8 +164,8 @@ def ask(what=None):
 
 
 def main():
-    for name in sys.argv[2:] or (WAYS if "EBB_TEST_ALL" in os.environ else ["DDP", "halves of layers"]):
-        for budget, spill in BUDGETS:
+    for name in sys.argv[2:] or ([*WAYS, *SPLIT] if "EBB_TEST_ALL" in os.environ else ["DDP", "halves of layers"]):
+        for budget, spill in SPLIT.get(name, BUDGETS):
             told = ask((name, budget, spill))
             title = f"{name}, {budget}{' with a file' if spill else ''}"
             verdict(f"{title}: the same bits", all(is_same for is_same, _ in told), told)

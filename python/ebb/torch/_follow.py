@@ -27,7 +27,8 @@ from ._recording import OP, PACK, TOUCH, UNPACK
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
-from ._tensors import expired, forget, geometry, in_backward, is_plain, n_modes, over, quietly, storage_of, without_graph
+from ._tensors import expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, n_modes, over, quietly, \
+    storage_of, without_graph
 
 
 class _Saved:
@@ -191,6 +192,8 @@ class Follower:
         return self.n_seen < len(self._moments) or self.sees_backward()
 
     def dispatch(self, func, types, args, kwargs):
+        if types and is_made_of_tensors(types):
+            return NotImplemented
         is_apart = not self._recording.is_whole and in_backward() != -1
         if is_apart and not (self._slab.leaving or self.is_guarded or self.is_lost or self.measured is not None):
             return func(*args, **kwargs)

@@ -9,6 +9,7 @@ import hashlib
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 expired, forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak reference; None: it is gone
@@ -49,6 +50,11 @@ def is_plain(tensor):
         known = _plain_keys[keys] = tensor.layout == torch.strided and not tensor.is_conj() and not tensor.is_neg() and \
             not tensor.is_quantized and tensor.device.type != "meta"
     return known
+
+
+def is_made_of_tensors(types):
+    """Whether one of these classes is: what it does with those tensors comes as operators of their own."""
+    return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
 def tensors_alive():
@@ -118,7 +124,10 @@ def without_graph(tensor):
     answer. No collector sees that circle, so the memory would stay for good if the graph is kept."""
     if tensor.grad_fn is None:
         return tensor
-    with quietly():
+    if type(tensor) in _PLAIN_TYPES:
+        with quietly():
+            return tensor.detach()
+    with _disable_current_modes(), torch.no_grad():  # what a tensor made of tensors does needs their dispatch
         return tensor.detach()
 
 
