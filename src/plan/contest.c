@@ -105,9 +105,9 @@ static ebb_status fit_rival(ebb_maker *m, const ebb_policy *rival, const contest
     return fit_in_turn(m, rival, c->budget_bytes, !c->is_quick && !is_beaten, plan_out);
 }
 
-/* Ask a rival, unless it only copies and cannot be as fast as time_ns, or the caller has stopped the search and there is
- * a plan. What it makes is kept if it is faster. Little work is spent on what does not beat time_ns, unless the program is
- * small; in rare cases the policy, asked alone, would go on from there to a faster plan. */
+/* Ask a rival, unless it only copies and cannot be as fast as time_ns, or the caller has stopped the search and there
+ * is a plan. What it makes is kept if it is faster. Little work is spent on what does not beat time_ns, unless the
+ * program is small; in rare cases the policy, asked alone, would go on from there to a faster plan. */
 static ebb_status ask(ebb_maker *m, const ebb_policy *rival, contest *c) {
     ebb_plan *plan = NULL;
     if (rival->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
