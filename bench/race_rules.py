@@ -7,9 +7,10 @@
 
 A PROGRAM is what `ebb compare` takes: a file, or a network with its options in one argument ("resnet50 --batch 256"),
 which is planned for the backend `dry`. --made adds programs made at random: small networks in training with shortcuts,
-saved masks, statistics, in-place steps and a few that cannot be repeated. A row is a budget: the predicted time of best's plan, the fastest other policy and
-its time, and what is wrong, if anything: "slower" than another policy by more than a millionth, "no plan" where another
-has one, "slower than with less memory". The last line counts what is wrong; the exit status is 1 if anything is.
+saved masks, statistics, in-place steps and a few that cannot be repeated. A row is a budget: the predicted time of
+best's plan, the fastest other policy and its time, and what is wrong, if anything: "slower" than another policy by more
+than a millionth, "no plan" where another has one, "slower than with less memory". The last line counts what is wrong;
+the exit status is 1 if anything is.
 """
 import argparse
 import csv

@@ -9,8 +9,9 @@
  *      rivals that     take as long as the policy's own search, or less. If one of them has a plan that costs no time,
  *      search          the policy need not search
  *      the policy      searches
- *      all rivals      have much to beat by then, so most of them cost little: those that only copy are not asked if a
- *                      bound says that they cannot win, and what is simulated to be slower is placed without care
+ *      all rivals      those that only copy are not asked if a bound says that they cannot win. In a small program each
+ *                      of the others plans as if it were asked alone. In a larger one it has much to beat by then, and
+ *                      costs little: what is simulated to be slower is placed without care
  */
 #include "plan/maker.h"
 
@@ -49,19 +50,20 @@ static bool computes_again(const ebb_plan *plan) {
 static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out) {
     const ebb_policy *own = m->policy;
     const ebb_ladder own_rungs = ebb__ladder_begin(m);
-    const uint64_t own_least = m->least_bytes, own_unsearched_ns = m->unsearched_ns;
+    const uint64_t own_least = m->least_bytes, own_fitting = m->fitting_bytes, own_unsearched_ns = m->unsearched_ns;
     m->policy = policy;
-    m->least_bytes = 0;
+    m->least_bytes = m->fitting_bytes = 0;
     const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
     ebb__ladder_end(m, own_rungs);
     m->policy = own;
     m->least_bytes = own_least;
+    m->fitting_bytes = own_fitting;
     m->unsearched_ns = own_unsearched_ns;
     return st;
 }
 
-/* The same in less time, of a larger program: only if it has no plan with the machine's own times, it makes one for a
- * nominal machine. */
+/* A rival's plan for a larger program, in less time: a nominal machine is asked only if there is no plan with the
+ * machine's own times. */
 static ebb_status fit_in_turn(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, bool may_be_nominal,
                               ebb_plan **plan_out) {
     const ebb_policy *own = m->policy;
@@ -112,8 +114,8 @@ static ebb_status ask(ebb_maker *m, const ebb_policy *rival, contest *c) {
     ebb_plan *plan = NULL;
     if (rival->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
     if (c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
-    const bool has_time = m->is_small || rival->rivals != NULL; /* a first plan says little of a search */
-    m->to_beat_ns = has_time ? UINT64_MAX : c->time_ns;
+    const bool searches = rival->rivals != NULL; /* its first plan says little of what it finds */
+    m->to_beat_ns = m->is_small || searches ? UINT64_MAX : c->time_ns;
     const ebb_status st = fit_rival(m, rival, c, &plan);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_OK && m->options->no_recompute && computes_again(plan)) {
@@ -269,13 +271,14 @@ static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_pla
 static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     const ebb_ladder own_rungs = ebb__ladder_begin(m);
-    const uint64_t own_least = m->least_bytes;
+    const uint64_t own_least = m->least_bytes, own_fitting = m->fitting_bytes;
     ebb_plan *other = NULL;
     m->policy = policy;
-    m->least_bytes = 0;
+    m->least_bytes = m->fitting_bytes = 0;
     const ebb_status st = fit_or_find_least(m, budget_bytes, &other);
     ebb__ladder_end(m, own_rungs);
     m->policy = own;
+    m->fitting_bytes = own_fitting;
     m->least_bytes = st == EBB_E_NO_FIT ? ebb_min_u64(own_least, m->least_bytes) : own_least;
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     return st == EBB_OK ? keep_faster(m, plan, other) : st;

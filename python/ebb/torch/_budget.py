@@ -17,7 +17,7 @@ from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _steps
 from ._bytes import Bytes
 from ._kinds import Kinds
 from ._outside import outside_bytes
-from ._owned import STATE, Owned, refuse_sharded
+from ._owned import STATE, Owned, refuse_unseen
 from ._pager import MIN_BYTES, Data, Pager
 from ._recording import ALL, Recording
 from ._slab import Slab
@@ -272,7 +272,7 @@ class Budget:
         return len(self._plans) < _MAX_PLANS and self._n_recorded < _MAX_RECORDED
 
     def _recorder(self):
-        refuse_sharded()
+        refuse_unseen(self._pager is not None)
         if not _inside.can_see():
             warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
                           "run is not in the plan; profile later steps", stacklevel=2)

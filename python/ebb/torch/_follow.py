@@ -212,13 +212,15 @@ class Follower:
             for tensor, _, is_written in operator.tensors(args, kwargs):
                 if is_written:
                     self._slab.settle_storage(storage_of(tensor))
+        if operator.is_collective and self._pager is not None:
+            self._pager.hold(tensors_in([*args, *kwargs.values()]))
         if not self.is_guarded and self.measured is None:
             return repeat.func(*args, **kwargs)
         if self.is_guarded:
             self._make_ready(operator, args, kwargs)
         result = self._counted(repeat.func, args, kwargs)
         if operator.is_collective and self._pager is not None:
-            self._pager.hold(tensors_in([*args, *kwargs.values(), result]))
+            self._pager.hold(tensors_in(result))
         self._look(tensors_in(result))
         return result
 
@@ -299,7 +301,7 @@ class Follower:
 
     def _note_changes(self, repeat, args, kwargs):
         """What autograd saved is changed if an operator wrote it."""
-        for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if repeat.written else ():
+        for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if repeat.operator.writes else ():
             key = tensor.untyped_storage()._cdata if is_written and is_plain(tensor) else None
             number = self._numbers.get(key)
             if number in self._saved and number in self._table and self._table[number][0]._cdata == key:
@@ -314,14 +316,13 @@ class Follower:
 
     def _note_births(self, i, entry, tensors):
         """Whether the results are those of the recorded step."""
-        is_held = not entry.is_backward and i <= self._recording.last_unpack
         for at, number in entry.births:
             if at >= len(tensors) or not is_plain(tensors[at]):
                 return False
             storage = tensors[at].untyped_storage()
             if storage.nbytes() != self._recording.storages[number].n_bytes:
                 return False
-            if is_held:
+            if self._recording.is_held(number):
                 self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
                 self._made_by[number, 0] = i

@@ -29,7 +29,7 @@ _STATISTICS = "running_mean", "running_var"
 _WRITE_STATISTICS = {f"aten.{name}" for name in (
     "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats",
     "batch_norm_gather_stats_with_counts")}
-_COLLECTIVES = "c10d.", "_c10d_functional."
+_COLLECTIVES = "c10d.", "c10d_functional.", "_c10d_functional.", "_dtensor.", "symm_mem."
 _READ_ONLY = "c10d.send", "c10d.barrier", "c10d.monitored_barrier_", "c10d.check_for_nan"
 _NUMBER_BYTES = {bool: 1, int: 8, float: 8, complex: 16}
 
@@ -58,7 +58,7 @@ class Operator:
         self.writes = any(is_written for *_, is_written in self._arguments)
 
     def _is_result_of_c10d(self, argument):
-        """Its schemas do not say what is written."""
+        """Whether an operator of c10d writes this argument, which its schema does not say."""
         return self.name.startswith("c10d.") and self.name not in _READ_ONLY and argument.startswith(("output", "tensor"))
 
     def tensors(self, args, kwargs):

@@ -10,14 +10,28 @@ from ._tensors import is_plain
 GRADIENT, STATE = "gradient", "state"
 _SHARDED = ("torch.distributed.fsdp", "FSDPModule"), ("torch.distributed.fsdp", "FullyShardedDataParallel"), \
     ("torch.distributed._composable.fsdp", "FSDPModule")  # (module, class), the last one before PyTorch 2.6
+_HOOKED = (("torch.nn.parallel", "DistributedDataParallel"),)
 
 
-def refuse_sharded():
-    """FSDP frees the memory of tensors that autograd saved and fills it anew, which is not seen in the operators."""
-    kinds = tuple(kind for kind in (getattr(sys.modules.get(module), name, None) for module, name in _SHARDED) if kind)
-    if kinds and any(issubclass(type(thing), kinds) for thing in gc.get_objects()):
+def _alive(known):
+    """The modules of these classes, if PyTorch has loaded them."""
+    kinds = tuple(kind for kind in (getattr(sys.modules.get(module), name, None) for module, name in known) if kind)
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)] if kinds else []
+
+
+def refuse_unseen(may_leave):
+    """FSDP frees the memory of tensors that autograd saved and fills it anew, and DDP's communication hooks write gradients;
+    neither is seen in the operators. may_leave: gradients may."""
+    if "torch.distributed" not in sys.modules or not torch.distributed.is_available() or \
+            not torch.distributed.is_initialized():
+        return
+    gc.collect()
+    if _alive(_SHARDED):
         raise TypeError("ebb: a Budget cannot follow a step with FSDP, which frees and fills the memory of parameters by "
-                        "itself; DistributedDataParallel works")
+                        "itself, and a module of FSDP is alive; DistributedDataParallel works")
+    if may_leave and any(ddp._get_ddp_logging_data().get("comm_hook") for ddp in _alive(_HOOKED)):
+        raise TypeError("ebb: a Budget with model= or optimizer= and spill= cannot follow DistributedDataParallel with a "
+                        "communication hook, which writes gradients by itself; leave out model= and optimizer=")
 
 
 class Owned:

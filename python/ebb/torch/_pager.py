@@ -176,17 +176,16 @@ class Pager:
 
     def pin(self, tensors):
         """What sparse tensors are made of stays, as it is not seen when they are used."""
-        for tensor in tensors:
-            for storage in parts_of(tensor) if tensor.layout != torch.strided else ():
-                self.touch_storage(storage)
-                self.page(storage).is_pinned = True
+        self._keep(storage for tensor in tensors if tensor.layout != torch.strided for storage in parts_of(tensor))
 
     def hold(self, tensors):
-        """What a collective may still be at work in stays."""
-        for storage in map(storage_of, tensors):
-            if storage is not None:
-                self.touch_storage(storage)
-                self.page(storage).is_pinned = True
+        """Tensors that a collective may still use stay."""
+        self._keep(storage for storage in map(storage_of, tensors) if storage is not None)
+
+    def _keep(self, storages):
+        for storage in storages:
+            self.touch_storage(storage)
+            self.page(storage).is_pinned = True
 
     def is_pinned(self, key):
         return key in self.pages and self.pages[key].is_pinned

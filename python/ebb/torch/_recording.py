@@ -48,13 +48,13 @@ class Entry:
 class Storage:
     """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
     the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
-    when the step began and ended, or None. is_hidden: it became part of a sparse tensor, or a collective had it, whose
-    uses do not show it."""
-    __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden")
+    when the step began and ended, or None. is_hidden: not all of its uses are seen, because it is part
+    of a sparse tensor or a collective used it. is_shared: a collective wrote it, perhaps after it had returned."""
+    __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden", "is_shared")
 
     def __init__(self, n_bytes, maker):
         self.n_bytes, self.maker, self.lives = n_bytes, maker, []
-        self.first_owner, self.last_owner, self.is_hidden = None, None, False
+        self.first_owner, self.last_owner, self.is_hidden, self.is_shared = None, None, False, False
 
 
 class Recording:
@@ -86,7 +86,8 @@ class Recording:
     def is_held(self, number):
         """Whether a follower holds a storage; it only refers to others, and to their tensors."""
         maker = self.storages[number].maker
-        return maker is not None and not self.entries[maker].is_backward and maker <= self.last_unpack
+        return maker is not None and not self.storages[number].is_shared and not self.entries[maker].is_backward and \
+            maker <= self.last_unpack
 
     def begins_with(self, known_by, gradient_bytes):
         return self.first is not None and self.first.known_by() == known_by and \

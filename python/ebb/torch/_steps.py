@@ -64,7 +64,6 @@ class Recorder:
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
         self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
-        self._held = set()  # numbers of what collectives had
         self._leaves, self._is_over = [], False
 
     def begin(self, owned=None):
@@ -104,6 +103,7 @@ class Recorder:
             forget(key)
         self._numbers.clear()
         self._slots.clear()
+        self._end_shared()
         self._is_over = True
         return Recording(self._entries, self._storages, n_optimizer_steps=self._n_optimizer_steps)
 
@@ -121,11 +121,22 @@ class Recorder:
             self._entries[-1].versions[number] = self._version[number]
         self._pager.touch([tensor])
 
-    def _hold(self, tensors):
-        """A collective may still be at work in them when it has returned."""
-        self._held.update(number for number in map(self._number, tensors) if number is not None)
+    def _share(self, tensors):
+        """A collective may still write them when it has returned."""
+        for number in map(self._number, tensors):
+            if number is not None:
+                self._storages[number].is_shared = True
         if self._pager is not None:
             self._pager.hold(tensors)
+
+    def _end_shared(self):
+        """What a collective wrote stays from its first moment to its last, also where autograd had saved it before."""
+        for storage in self._storages:
+            if storage.is_shared:
+                storage.lives[:] = [[storage.lives[0][0], storage.lives[-1][1], False]]
+        for entry in self._entries:
+            if entry.storage is not None and self._storages[entry.storage].is_shared:
+                entry.storage = None
 
     def _note_gradients(self, entry):
         """They are counted at the first moment of each kind, for a program may let go of them between any two."""
@@ -199,8 +210,8 @@ class Recorder:
                 if is_written and number not in entry.updates:
                     entry.updates.append(number)
         self._make_ready([tensor for tensor, _, _ in taken])
-        if repeat.operator.is_collective:
-            self._hold([tensor for tensor, _, _ in taken])
+        if repeat.operator.is_collective and self._pager is not None:
+            self._pager.hold([tensor for tensor, _, _ in taken])
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
         live_bytes = self.live_bytes
         result, entry.ns, most_bytes = self._run(func, args, kwargs)
@@ -209,7 +220,7 @@ class Recorder:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
         if repeat.operator.is_collective:
-            self._hold(tensors_in(result))
+            self._share([tensor for tensor, _, is_written in taken if is_written] + tensors_in(result))
         self._note_sparse([tensor for tensor in tensors_in(result) if tensor.layout != torch.strided])
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
@@ -341,7 +352,7 @@ class Recorder:
         entry = Entry(PACK, in_backward() != -1)
         self._note_gradients(entry)
         entry.shape = tuple(tensor.shape)
-        if number is None or number in self._held or not self._is_of_forward(self._storages[number]):
+        if number is None or self._storages[number].is_shared or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
             return self._without_graph(tensor)
         saved = _Saved()

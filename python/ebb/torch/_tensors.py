@@ -53,7 +53,7 @@ def is_plain(tensor):
 
 
 def is_made_of_tensors(types):
-    """Whether one of these classes is: what it does with those tensors comes as operators of their own."""
+    """Whether one of these classes wraps other tensors. Its operators come again, as operators on those tensors."""
     return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
