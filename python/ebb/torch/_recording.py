@@ -48,8 +48,8 @@ class Entry:
 class Storage:
     """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
     the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
-    when the step began and ended, or None. is_hidden: not all of its uses are seen, because it is part
-    of a sparse tensor or a collective used it. is_shared: a collective wrote it, perhaps after it had returned."""
+    when the step began and ended, or None. is_hidden: not all of its uses are seen, because it is part of a sparse tensor or
+    a collective used it. is_shared: a collective wrote it, perhaps after it had returned."""
     __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden", "is_shared")
 
     def __init__(self, n_bytes, maker):

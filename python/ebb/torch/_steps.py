@@ -219,8 +219,6 @@ class Recorder:
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
-        if repeat.operator.is_collective:
-            self._share([tensor for tensor, _, is_written in taken if is_written] + tensors_in(result))
         self._note_sparse([tensor for tensor in tensors_in(result) if tensor.layout != torch.strided])
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
@@ -229,6 +227,8 @@ class Recorder:
                 if number is not None:
                     entry.births.append((i, number))
                     self._note_use(tensor.untyped_storage())
+        if repeat.operator.is_collective:
+            self._share([tensor for tensor, _, is_written in taken if is_written] + tensors_in(result))
         entry.inside_bytes = max(0, most_bytes - (self.live_bytes - live_bytes))
         entry.kept_bytes = self._kept_bytes(func, args)
         for number in entry.updates:
