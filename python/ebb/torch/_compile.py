@@ -35,6 +35,13 @@ _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats  # the same without the running statistics
 
 
+def _is_rng_op(node):
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+is_rng_op = getattr(partitioners, "is_rng_op", _is_rng_op)  # PyTorch 2.13 has none
+
+
 class DoesNotFit(_budget.DoesNotFit, ShortenTraceback):
     """As ebb.torch.DoesNotFit; torch.compile lets it through as it is."""
 
@@ -137,7 +144,7 @@ class Joint:
         return any(self._reads_changed(node) for node in self._backward)
 
     def _is_exact(self, node):
-        if partitioners.is_rng_op(node) or _is_copy(node) or node in self._info.tangents_closure:
+        if is_rng_op(node) or _is_copy(node) or node in self._info.tangents_closure:
             return False
         if self._ends & set(_storages(node)).difference(_statistics(node)):
             return False
@@ -165,7 +172,7 @@ class Joint:
             writes = tensors(node, {s: n for s, n in fresh.items() if s in taken and s not in late})
             scratch = sum(n for s, n in fresh.items() if s not in taken)
             flops, traffic = work(node)
-            program.step(node.name, reads - updates, writes, updates | ({random} if partitioners.is_rng_op(node) else set()),
+            program.step(node.name, reads - updates, writes, updates | ({random} if is_rng_op(node) else set()),
                          phase, planning.EXACT if self._is_exact(node) else planning.NEVER, scratch, flops=flops,
                          traffic_bytes=traffic)
             self.steps.append(node)

@@ -112,7 +112,7 @@ class KnapsackSolver(CustomKnapsackSolver):
         times, most = [self._time(node) for node in candidates], sum(memory)
         for i in range(1, _N):
             _, _, again = partitioners.dp_knapsack(memory, times, most * i / _N)
-            yield frozenset(candidates[k] for k in again if not partitioners.is_rng_op(candidates[k]))
+            yield frozenset(candidates[k] for k in again if not _compile.is_rng_op(candidates[k]))
 
     def _refusal(self, n, least_bytes):
         return _compile.DoesNotFit("\n".join((
