@@ -109,7 +109,7 @@ def row(name, args):
         refused, budget = got["error"], got["least"]
         got = apart(name, budget, args)
         got.setdefault("error", refused) if not got.get("is_planned") else None
-    is_same = got["losses"] == plain["losses"] and got["weights"] == plain["weights"]
+    is_same = repr(got["losses"]) == repr(plain["losses"]) and got["weights"] == plain["weights"]
     planned, budget_bytes = got.get("peak_planned_bytes"), got.get("budget_bytes")
     # The first planned step is also measured by ebb; the last ones are as users have them.
     counted = max(got["peaks"][-2:], default=None)
