@@ -906,7 +906,6 @@ ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_o
 /* Drop a slow first plan of a small program: searching takes a fraction of a second, and may find a faster one. */
 static ebb_status refuse_slow(const maker *m, ebb_plan **plan) {
     uint64_t time_ns = 0;
-    if (!m->is_small) { return EBB_OK; }
     EBB_TRY(ebb__maker_time(m, *plan, &time_ns));
     if ((double)time_ns <= SLOW_FIRST * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
     ebb_plan_destroy(*plan);
@@ -925,7 +924,7 @@ static ebb_status try_first(maker *m, ebb_plan **plan_out) {
     if (st != EBB_OK) { return st; }
     if (least_peak(m, load_bytes) <= m->options->budget_bytes) { return EBB_E_NO_FIT; }
     EBB_TRY(fit_first_plan(m, m->options->budget_bytes, plan_out));
-    return refuse_slow(m, plan_out);
+    return m->is_small ? refuse_slow(m, plan_out) : EBB_OK;
 }
 
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {

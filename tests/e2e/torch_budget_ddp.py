@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ebb.torch.Budget with two processes: DistributedDataParallel in several ways, and layers whose halves are in two
-processes, give the bits of the same loop without a Budget, within the budget; FSDP is refused.
+processes, give the bits of the same loop without a Budget, within the budget; FSDP and communication hooks are refused.
 
     tests/e2e/torch_budget_ddp.py FOLDER [NAME...]
 """
@@ -10,13 +10,14 @@ import functools
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
-
 import torch
 from torch import distributed, multiprocessing, nn
 from torch.nn import functional
 
-folder, status = sys.argv[1], 0
+import torch_budget
+from torch_budget import same, verdict
+
+folder = sys.argv[1]
 N_STEPS = 8
 WAYS = {  # how the model is wrapped, and its loop
     "DDP": {},
@@ -26,15 +27,8 @@ WAYS = {  # how the model is wrapped, and its loop
     "DDP, accumulated": {"accumulates": True},
 }
 BUDGETS = ("5%", None), ("60%", folder)  # or the least that is named
-SPLIT = {"halves of layers": BUDGETS, "gathered": BUDGETS,
-         "halves of layers, DTensor": BUDGETS}
+SPLIT = "halves of layers", "gathered", "halves of layers, DTensor"
 LATE_BYTES = 2 * 1024 * 256 * 4  # two results of collectives: gloo's thread lets go of them a moment later
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
-    status |= not good
 
 
 class _Sum(torch.autograd.Function):
@@ -138,10 +132,6 @@ def train(fit, model, accumulates, seed):
         return (losses, [p.clone() for p in parameters]), fit
 
 
-def same(a, b):
-    return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
-
-
 def make(way):
     """A model, whether gradients are accumulated, the seed of the data: halves of layers have the same data."""
     if way in SPLIT:
@@ -219,7 +209,7 @@ def ask(*what):
 
 def main():
     for name in sys.argv[2:] or ([*WAYS, *SPLIT] if "EBB_TEST_ALL" in os.environ else ["DDP", "halves of layers", "gathered"]):
-        for budget, spill in SPLIT.get(name, BUDGETS):
+        for budget, spill in BUDGETS:
             told = ask(name, budget, spill)
             title = f"{name}, {budget}{' with a file' if spill else ''}"
             verdict(f"{title}: the same bits", all(is_same for is_same, _ in told), told)
@@ -231,7 +221,7 @@ def main():
     for word in REFUSED:
         told = ask(word)
         verdict(f"{word}: refused in one line", all(good for good, _ in told), told)
-    sys.exit(status)
+    sys.exit(torch_budget.status)
 
 
 if __name__ == "__main__":
