@@ -46,19 +46,37 @@ static bool computes_again(const ebb_plan *plan) {
     return false;
 }
 
-/* A plan by a policy that is not the maker's, as when it is asked alone. */
-static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_policy *own = m->policy;
-    const ebb_ladder own_rungs = ebb__ladder_begin(m);
-    const uint64_t own_least = m->least_bytes, own_fitting = m->fitting_bytes, own_unsearched_ns = m->unsearched_ns;
+/* What a maker knows by its own policy, while another one is asked. */
+typedef struct own_state {
+    const ebb_policy *policy;
+    ebb_ladder rungs;
+    uint64_t least_bytes, fitting_bytes, unsearched_ns;
+} own_state;
+
+static own_state begin_other(ebb_maker *m, const ebb_policy *policy) {
+    const own_state own = {.policy = m->policy,
+                           .rungs = ebb__ladder_begin(m),
+                           .least_bytes = m->least_bytes,
+                           .fitting_bytes = m->fitting_bytes,
+                           .unsearched_ns = m->unsearched_ns};
     m->policy = policy;
     m->least_bytes = m->fitting_bytes = 0;
+    return own;
+}
+
+static void end_other(ebb_maker *m, const own_state *own) {
+    ebb__ladder_end(m, own->rungs);
+    m->policy = own->policy;
+    m->least_bytes = own->least_bytes;
+    m->fitting_bytes = own->fitting_bytes;
+    m->unsearched_ns = own->unsearched_ns;
+}
+
+/* A plan by a policy that is not the maker's, as when it is asked alone. */
+static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out) {
+    const own_state own = begin_other(m, policy);
     const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
-    ebb__ladder_end(m, own_rungs);
-    m->policy = own;
-    m->least_bytes = own_least;
-    m->fitting_bytes = own_fitting;
-    m->unsearched_ns = own_unsearched_ns;
+    end_other(m, &own);
     return st;
 }
 
@@ -269,18 +287,15 @@ static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_pla
 }
 
 static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
-    const ebb_policy *own = m->policy;
-    const ebb_ladder own_rungs = ebb__ladder_begin(m);
-    const uint64_t own_least = m->least_bytes, own_fitting = m->fitting_bytes;
+    const own_state own = begin_other(m, policy);
     ebb_plan *other = NULL;
-    m->policy = policy;
-    m->least_bytes = m->fitting_bytes = 0;
     const ebb_status st = fit_or_find_least(m, budget_bytes, &other);
-    ebb__ladder_end(m, own_rungs);
-    m->policy = own;
-    m->fitting_bytes = own_fitting;
-    m->least_bytes = st == EBB_E_NO_FIT ? ebb_min_u64(own_least, m->least_bytes) : own_least;
-    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    const uint64_t other_least = m->least_bytes;
+    end_other(m, &own);
+    if (st == EBB_E_NO_FIT) {
+        m->least_bytes = ebb_min_u64(own.least_bytes, other_least);
+        return EBB_OK;
+    }
     return st == EBB_OK ? keep_faster(m, plan, other) : st;
 }
 
