@@ -268,46 +268,66 @@ ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out
 
 /* ---- below the policy's least budget ------------------------------------------------------------ */
 
-/* Whether this one may have a plan at all, in reasonable time. */
-static bool is_asked_below(const ebb_maker *m, uint32_t i) {
-    const size_t n_steps = ebb__plan_view(m->program).n_steps;
-    const bool only_copies = m->policy->lower[i]->copies_only;
-    if (only_copies ? !ebb__has_tiers(m->options->tier_bytes) : m->options->no_recompute) { return false; }
-    return n_steps <= (i < m->policy->n_quick_lower ? MAX_RIVALED_STEPS : MAX_LOWER_STEPS);
+/* Up to how many steps this one is asked: where there is enough time. */
+static size_t most_steps_below(const ebb_maker *m, uint32_t i) {
+    return i < m->policy->n_quick_lower ? MAX_RIVALED_STEPS : MAX_LOWER_STEPS;
 }
 
-/* One such policy, with a ladder of its own. EBB_E_NO_FIT without a message: it has no plan, and m->least_bytes is its
- * least. */
-static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    uint64_t least_bytes = 0;
-    const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
+static bool is_among_lower(const ebb_policy *policy, const ebb_policy *one) {
+    for (uint32_t i = 0; i < policy->n_lower; i++) {
+        if (policy->lower[i] == one) { return true; }
+    }
+    return false;
+}
+
+/* One such policy, with a ladder of its own. EBB_E_NO_FIT without a message: it has no plan, and *least_out is what it
+ * needs. */
+static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out, uint64_t *least_out) {
+    ebb_status st = EBB_E_NO_FIT;
+    if (budget_bytes > 0) {
+        st = m->policy->keeps_limit ? ebb__maker_fit(m, budget_bytes, plan_out) : ebb__maker_try_fixed(m, plan_out);
+    }
     if (st != EBB_E_NO_FIT) { return st; }
-    EBB_TRY(ebb__maker_find_least(m, &least_bytes));
+    EBB_TRY(ebb__maker_find_least(m, least_out));
     return EBB_E_NO_FIT;
 }
 
+/* Ask a policy, unless it cannot have a plan. */
 static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
+    const bool has_tiers = ebb__has_tiers(m->options->tier_bytes);
+    if (policy->copies_only ? !has_tiers : m->options->no_recompute) { return EBB_OK; }
     const own_state own = begin_other(m, policy);
     ebb_plan *other = NULL;
-    const ebb_status st = fit_or_find_least(m, budget_bytes, &other);
-    const uint64_t other_least = m->least_bytes;
+    uint64_t least_bytes = 0;
+    const ebb_status st = fit_or_find_least(m, budget_bytes, &other, &least_bytes);
     end_other(m, &own);
     if (st == EBB_E_NO_FIT) {
-        m->least_bytes = ebb_min_u64(own.least_bytes, other_least);
+        m->least_bytes = ebb_min_u64(own.least_bytes, least_bytes);
         return EBB_OK;
     }
     return st == EBB_OK ? keep_faster(m, plan, other) : st;
 }
 
+/* Of a small program all rivals are asked, unless only a first plan is wanted. */
+static ebb_status ask_all_lower(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan) {
+    const ebb_policy *own = m->policy;
+    const size_t n_steps = ebb__plan_view(m->program).n_steps;
+    for (uint32_t i = 0; i < own->n_lower; i++) {
+        if (n_steps <= most_steps_below(m, i)) { EBB_TRY(ask_lower(m, own->lower[i], budget_bytes, plan)); }
+    }
+    const uint32_t n = m->is_small && m->options->effort > 0 ? own->n_rivals : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_among_lower(own, own->rivals[i])) { EBB_TRY(ask_lower(m, own->rivals[i], budget_bytes, plan)); }
+    }
+    return EBB_OK;
+}
+
 ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *plan = NULL;
-    for (uint32_t i = 0; i < m->policy->n_lower; i++) {
-        if (!is_asked_below(m, i)) { continue; }
-        const ebb_status st = ask_lower(m, m->policy->lower[i], budget_bytes, &plan);
-        if (st != EBB_OK) {
-            ebb_plan_destroy(plan);
-            return st;
-        }
+    const ebb_status st = ask_all_lower(m, budget_bytes, &plan);
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
     }
     *plan_out = plan;
     return plan != NULL ? EBB_OK : EBB_E_NO_FIT;

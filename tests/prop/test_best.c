@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The policy best over random programs and budgets: with or without effort it has a plan wherever budget has one; with
- * some effort it is never slower than that, nor than any rule; more effort is never slower, and the same question gets
- * the same answer from any number of threads.
+ * some effort it is never slower than that, nor than any rule, and needs no more than any; more effort is never slower,
+ * and the same question gets the same answer from any number of threads.
  */
 #include "plan_support.h"
 
@@ -71,20 +71,51 @@ static void assert_not_slower(const question *q, uint64_t seed, uint64_t *n_fast
 }
 
 /* With some effort it asks all policies but those that change the order. */
-static void assert_not_beaten(const question *q, uint64_t seed, uint64_t *n_asked) {
+static bool is_rival(const char *policy) {
     static const char *const others[] = {"best", "order", "route"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(policy, others[i]) == 0) { return false; }
+    }
+    return true;
+}
+
+static void assert_not_beaten(const question *q, uint64_t seed, uint64_t *n_asked) {
     uint64_t hash = 0;
     const uint64_t best_ns = ask(q, "best", 1, &hash);
     const char *name = NULL;
     for (size_t i = 0; (name = ebb_policy_name(i, NULL)) != NULL; i++) {
-        bool is_other = false;
-        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) { is_other |= strcmp(name, others[k]) == 0; }
-        if (is_other) { continue; }
+        if (!is_rival(name)) { continue; }
         const uint64_t time_ns = ask(q, name, 1, &hash);
         *n_asked += time_ns != UINT64_MAX;
         if (time_ns >= best_ns) { continue; }
         fail_msg("seed %" PRIu64 ", %" PRIu64 " bytes: %s %" PRIu64 " ns, best %" PRIu64 " ns", seed, q->budget_bytes,
                  name, time_ns, best_ns);
+    }
+}
+
+/* The least budget that a refusal names; UINT64_MAX: a byte is enough. */
+static uint64_t least_of(const question *q, const char *policy) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {.least_budget_bytes = UINT64_MAX};
+    options.policy = policy;
+    options.effort = 1;
+    options.budget_bytes = 1;
+    options.tier_bytes[EBB_HOST] = q->host_bytes;
+    assert_int_not_equal(ebb_plan_make(q->program, q->machine, &options, &plan, &no_fit), EBB_OK);
+    return no_fit.least_budget_bytes;
+}
+
+static void assert_needs_no_more(const question *q, uint64_t seed) {
+    const question at_least = {q->program, q->machine, least_of(q, "best"), q->host_bytes};
+    uint64_t hash = 0;
+    const char *name = NULL;
+    assert_true(ask(&at_least, "best", 1, &hash) != UINT64_MAX);
+    for (size_t i = 0; (name = ebb_policy_name(i, NULL)) != NULL; i++) {
+        const uint64_t least_bytes = is_rival(name) ? least_of(q, name) : UINT64_MAX;
+        if (least_bytes >= at_least.budget_bytes) { continue; }
+        fail_msg("seed %" PRIu64 ": %s needs %" PRIu64 " bytes, best %" PRIu64, seed, name, least_bytes,
+                 at_least.budget_bytes);
     }
 }
 
@@ -142,6 +173,7 @@ static void never_slower(void **state) {
                                 .host_bytes = ebb__rng_below(&rng, 3) == 0 ? 0 : UINT64_MAX};
             assert_not_slower(&q, seed, &n_faster);
             if (i == 2) { assert_not_beaten(&q, seed, &n_asked); }
+            if (i == 2) { assert_needs_no_more(&q, seed); }
             if (q.host_bytes > 0) { assert_copies_alone(&q, seed); }
         }
         ebb_machine_destroy(m);
