@@ -80,14 +80,14 @@ def run(name, budget, args):
     return told
 
 
-def apart(*args):
-    """`run` in a process of its own."""
+def in_a_process(act, *args):
+    """What act(*args) gives in a process of its own."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             with os.fdopen(write, "wb") as file:
-                pickle.dump(run(*args), file)
+                pickle.dump(act(*args), file)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -101,13 +101,13 @@ def apart(*args):
 
 
 def row(name, args):
-    plain, budget = apart(name, None, args), f"{args.share:g}%"
+    plain, budget = in_a_process(run, name, None, args), f"{args.share:g}%"
     if "error" in plain:
         return {"verdict": "the plain program fails", "message": plain["error"]}
-    got = apart(name, budget, args)
+    got = in_a_process(run, name, budget, args)
     if got.get("least"):
         refused, budget = got["error"], got["least"]
-        got = apart(name, budget, args)
+        got = in_a_process(run, name, budget, args)
         got.setdefault("error", refused) if not got.get("is_planned") else None
     is_same = repr(got["losses"]) == repr(plain["losses"]) and got["weights"] == plain["weights"]
     planned, budget_bytes = got.get("peak_planned_bytes"), got.get("budget_bytes")

@@ -13,19 +13,20 @@ import weakref
 import torch
 
 from .. import planning
-from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _steps
+from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
 from ._bytes import Bytes
 from ._kinds import Kinds
 from ._outside import outside_bytes
 from ._owned import STATE, Owned, refuse_unseen
 from ._pager import MIN_BYTES, Data, Pager
+from ._plans import Planned, Plans
 from ._recording import ALL, Recording
 from ._slab import Slab
 from ._tensors import n_tensors_over
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_MAX_PLANS = 8
-_MAX_RECORDED = 16  # steps
+_MAX_RECORDED, _STEPS_FOR_ONE_MORE = 16, 50  # steps that are recorded, and one more after each so many steps
+_MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -91,25 +92,6 @@ def _found(fit):
         f"move out and {fit.plan.n_recomputed_steps} operators run again"
 
 
-class _Planned:
-    """A recorded step with what was planned for it. key: what it began with. outside_bytes: what a card's allocator has given
-    beside tensors; the plan's budget is smaller by that, and the peaks that are told are larger. more_bytes: what the first
-    step that followed found beside what it owns, more than the recorded one; the plan's budget is smaller by that, too."""
-
-    def __init__(self, fit, plain_bytes, budget_bytes, key, outside_bytes):
-        self.plain_bytes, self.budget_bytes = plain_bytes, budget_bytes
-        self.outside_bytes, self.more_bytes = outside_bytes, 0
-        self.take(fit)
-        self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
-
-    def take(self, fit):
-        self.recording, self.fit, self.spare_bytes = fit.schedule.recording, fit, _schedule.spare_bytes(fit.schedule)
-
-    @property
-    def peak_bytes(self):
-        return self.fit.peak_bytes + self.outside_bytes + self.more_bytes
-
-
 class Budget:
     """Keep training steps within a budget of memory, with the same bits.
 
@@ -128,7 +110,8 @@ class Budget:
     may move as well. The first two steps are recorded, with what autograd saves moved out (without spill, to a temporary
     file). effort: of the search for a plan (docs/best.md). quiet: no lines on stderr while it records and plans.
 
-    A step that is not like the recorded one is computed as it would be without a plan; the next one is recorded.
+    A plan also serves steps with the same operators and smaller tensors. A step that is not like the recorded one is computed as it
+    would be without a plan; the next one is recorded.
     One Budget serves one training loop, on one thread."""
 
     def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1, quiet=False):
@@ -141,7 +124,7 @@ class Budget:
         self._asked, self._teller = budget, _say.Teller(quiet)
         self._spill, self._effort = None if spill == "none" else spill, effort
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
-        self._lock, self._plans, self._current = threading.Lock(), [], None
+        self._lock, self._plans, self._current = threading.Lock(), Plans(), None
         self._n_steps = self._n_unlike = self._n_recorded = self._outside_bytes = 0
         self._is_warm, self._kinds = False, Kinds()
         self._optimizers = weakref.WeakSet([optimizer] if optimizer is not None else ())  # that stepped
@@ -260,16 +243,18 @@ class Budget:
         """What does the step that begins; None: nothing is done."""
         key = self._key()
         self._kinds.begin(key)
-        found = [planned for planned in self._plans if planned.key == key]
-        if self._can_record() and (not found or self._kinds.is_wanted()):
+        likely = self._plans.likely(key, self._current)
+        if self._can_record() and (likely is None or self._kinds.is_wanted()):
             self._kinds.note_recorder()
-            return self._recorder()
-        if found:
-            return self._follower(found[-1])
+            recorder = self._recorder()
+            recorder.is_wanted = likely is not None
+            return recorder
+        if likely is not None:
+            return self._follower(likely)
         return self._stranger() if self._pager is not None else None
 
     def _can_record(self):
-        return len(self._plans) < _MAX_PLANS and self._n_recorded < _MAX_RECORDED
+        return self._n_recorded < _MAX_RECORDED + self._n_steps // _STEPS_FOR_ONE_MORE
 
     def _recorder(self):
         refuse_unseen(self._pager is not None)
@@ -316,7 +301,7 @@ class Budget:
 
     def _finds_more(self, planned, live_bytes):
         """Whether so much lies beside what the recorded step began with that the plan had to be made anew."""
-        more_bytes = live_bytes - _schedule.first_bytes(planned.fit.schedule)
+        more_bytes = live_bytes - planned.early_bytes - _schedule.first_bytes(planned.fit.schedule)
         if more_bytes <= planned.more_bytes:
             return False
         planned.more_bytes = more_bytes
@@ -326,14 +311,18 @@ class Budget:
         return True
 
     def _other(self, known_by):
-        """What does a step whose first moment is this one and not that of the plan that was taken."""
-        doer, gradient_bytes = None, self._gradient_bytes()
+        """What does a step whose first moment is this one and not that of the plan that was taken; None: nothing does."""
+        serving = self._plans.serving(self._kinds.key, known_by, self._gradient_bytes(), self._current)
+        if serving is not None and self._n_recorded < _MAX_SMALLER and serving.is_slow_for(known_by):
+            serving = None
+        if serving is not None and serving is self._current:
+            return _running.step.doer
+        doer = None
         if self._guard is not None:
             self._guard.end()
-        for planned in self._plans:
-            if planned.key == self._kinds.key and planned.recording.begins_with(known_by, gradient_bytes):
-                doer = self._follower(planned)
-        if doer is None and self._can_record():
+        if serving is not None:
+            doer = self._follower(serving)
+        elif self._can_record():
             self._n_unlike += 1
             doer = self._recorder()
         if doer is not None:
@@ -349,21 +338,54 @@ class Budget:
             return
         self._slab.is_measuring = False
         self._n_recorded += 1
-        known = [planned for planned in self._plans if planned.key == self._kinds.key]
-        longer = next((planned for planned in known if recording.is_start_of(planned.recording)), None)
+        key = self._kinds.key
+        longer = self._plans.longer(key, recording)
         if longer is not None:  # its plan is for this step, too
             self._current = longer
             self._kinds.note_short()
+            return
+        largest = self._plans.largest(key, _sizes.structure(recording))
+        if recorder.is_wanted and largest is not None and _sizes.is_within(recording, largest.recording):
+            self._current = largest
             return
         self._kinds.note_recorded()
         outside = self._outside_bytes = outside_bytes()
         plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
+        early_bytes = key[0] - recorder.first_gradient_bytes
+        both = self._together(recording, largest, outside, early_bytes) if largest is not None else None
+        self._current = both or self._planned(recording, plain_bytes, outside, early_bytes)
+        self._plans.add(self._current)
+
+    def _together(self, recording, largest, outside, early_bytes):
+        """A plan for this step and for the largest that is like it, if neither is within the other. None: there is none."""
+        both = _sizes.enclosing(recording, largest.recording)
+        if both is None:
+            return None
+        with contextlib.suppress(DoesNotFit):
+            return self._planned(both, _schedule.peak(_schedule.plain(both)) + outside, outside, early_bytes)
+
+    def _grow(self, planned, larger):
+        """A plan for steps as large as the one that was larger than its plan's, unless there is one for larger steps, which serves
+        those that begin as small as this one from now on. If none keeps the budget, what was not seen of the step may have
+        been smaller than it is taken to be, so the next one is recorded."""
+        if self._plans.largest(planned.key, planned.structure) is not planned:
+            self._plans.remove(planned)
+            return
+        recording = _sizes.grown(planned.recording.of(ALL), larger)
+        plain_bytes = _schedule.peak(_schedule.plain(recording)) + planned.outside_bytes
+        try:
+            self._current = self._planned(recording, plain_bytes, planned.outside_bytes, planned.early_bytes)
+            self._plans.add(self._current)
+        except DoesNotFit:
+            self._kinds.want()
+        finally:
+            self._teller.end()
+
+    def _planned(self, recording, plain_bytes, outside, early_bytes):
         fit = self._fit(recording, plain_bytes, outside)
-        self._current = _Planned(fit, plain_bytes, self._bytes, self._kinds.key, outside)
-        self._plans = [planned for planned in self._plans
-                       if planned not in known or not planned.recording.is_start_of(recording)] + [self._current]
+        return Planned(fit, plain_bytes, self._bytes, self._kinds.key, outside, early_bytes)
 
     def _fit(self, recording, plain_bytes, outside_bytes):
         machine, tiers = planning.Machine(), {}
@@ -401,14 +423,18 @@ class Budget:
             self._n_unlike += 1
             self._kinds.note_unlike(doer.is_longer, not isinstance(doer, _follow.Watcher))
             return
-        if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
-            planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)
         if doer.measured is not None:
             doer.measured.close()
+        if doer.larger:
+            self._n_unlike += 1
+            self._grow(planned, doer.larger)
+            return
+        if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
+            planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)
         if not doer.is_whole():  # it ended early, so the next one is measured, too
             return
         planned.n_followed += 1
-        if doer.measured is None and planned.n_followed > 2:
+        if doer.measured is None and planned.n_followed > 2 and not doer.has_sizes:
             planned.step_s = seconds if planned.step_s is None else min(planned.step_s, seconds)
 
     def _key(self):

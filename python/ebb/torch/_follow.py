@@ -9,7 +9,8 @@ What may leave by itself (_recording.py) is away between uses as the plan says. 
 back first.
 
 Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor
-that autograd saves or wants back, is compared with the recording. At the first that differs the plan is left: from
+that autograd saves or wants back, is compared with the recording; sizes may differ (_sizes.py). At the first that
+differs otherwise the plan is left: from
 then on everything is kept, and what is gone already is brought back when it is wanted, in whatever order. So results
 never depend on the step being like the recorded one; only memory does.
 """
@@ -26,6 +27,7 @@ from ._pager import Recent
 from ._recording import OP, PACK, TOUCH, UNPACK
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
+from ._sizes import are_alike, within
 from ._steps import CHANGED, note_written
 from ._tensors import expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, n_modes, over, quietly, \
     storage_of, without_graph
@@ -53,7 +55,8 @@ class _Call:
 
 class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
-    other: a function that gives what follows the step in its place when its first moment is another one, or None.
+    other: a function that gives what follows the step when its first moment is another one than recorded, which may be this one
+    if only sizes differ; None: nothing does. has_sizes: some differed. larger: {storage: bytes} of those that were larger.
     gradient_bytes: a function that counts those of all gradients. measured: a Bytes that measures it, or None. is_lost: it was
     not like the recorded one; is_longer: because it went on where that one had ended. spare_bytes: how much it may make
     there, given by whoever begins it. is_guarded: operators may use what is away, and bring it back. rests: what may be away is
@@ -72,6 +75,7 @@ class Follower:
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
         self._before, self._after, self._apart = schedule.before, schedule.after, {*recording.uses, *schedule.away}
         self.is_lost, self.is_longer, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, False, 0
+        self.has_sizes, self.larger = False, {}
         self._has_unpacked, self._more = False, Bytes()
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
         self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
@@ -266,13 +270,13 @@ class Follower:
             return result
         i = self._moments[self.n_seen]
         entry = self._entries[i]
-        is_first = self.n_seen == 0
-        if entry.func is not func or entry.shapes != shapes_of(args) or is_first and not self._has_as_many_gradients(entry):
-            other = self._other((OP, func, shapes_of(args))) if is_first else None
-            if other is not None:
-                return other.dispatch(func, (), args, kwargs)
-            self._lose()
-            return self._call(repeat, args, kwargs)
+        shapes = shapes_of(args)
+        if entry.func is not func or entry.shapes != shapes or self.n_seen == 0 and not self._has_as_many_gradients(entry):
+            doer = self._instead(entry, (OP, func, shapes), self.n_seen == 0)
+            if doer is not self:
+                return doer.dispatch(func, (), args, kwargs)
+            if self.is_lost:
+                return self._call(repeat, args, kwargs)
         self.n_seen += 1
         if i in self._before:
             self._act(self._before[i])
@@ -299,6 +303,18 @@ class Follower:
             self._act(self._after[i])
         return result
 
+    def _instead(self, entry, known_by, is_first):
+        """What follows the step where a moment is not the recorded entry (None: another kind of one was): this, where only sizes
+        differ. If nothing does, the plan is left."""
+        if is_first:
+            doer = self._other(known_by)
+        else:
+            doer = self if entry is not None and known_by[1] is entry.func and are_alike(known_by[2], entry.shapes) else None
+        self.has_sizes |= doer is self
+        if doer is None:
+            self._lose()
+        return doer or self
+
     def _note_changes(self, repeat, args, kwargs):
         """What autograd saved is changed if an operator wrote it."""
         for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if repeat.operator.writes else ():
@@ -320,8 +336,10 @@ class Follower:
             if at >= len(tensors) or not is_plain(tensors[at]):
                 return False
             storage = tensors[at].untyped_storage()
-            if storage.nbytes() != self._recording.storages[number].n_bytes:
+            if storage.nbytes() == 0:
                 return False
+            if storage.nbytes() > self._recording.storages[number].n_bytes:
+                self.larger[number] = storage.nbytes()
             if self._recording.is_held(number):
                 self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
@@ -375,12 +393,12 @@ class Follower:
             return without_graph(tensor)
         is_first = self.n_seen == 0
         i, entry = self._next(PACK)
-        if entry is None or entry.shape != tuple(tensor.shape) or is_first and not self._has_as_many_gradients(entry):
-            other = self._other((PACK, None, tuple(tensor.shape))) if is_first else None
-            if other is not None:
-                return other.pack(tensor)
-            self._lose()
-            return without_graph(tensor)
+        if entry is None or entry.shapes[0] != tensor.shape or is_first and not self._has_as_many_gradients(entry):
+            doer = self._instead(entry, (PACK, None, [tensor.shape]), is_first)
+            if doer is not self:
+                return doer.pack(tensor)
+            if self.is_lost:
+                return without_graph(tensor)
         number = entry.storage
         if number is None:  # no operator of the forward pass made it
             return tensor if in_backward() == -1 else without_graph(tensor)
@@ -605,8 +623,8 @@ class Follower:
 class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
-    is_lost = is_longer = has_acted = is_guarded = rests = False
-    recomputed_ops, measured = 0, None
+    is_lost = is_longer = has_acted = is_guarded = rests = has_sizes = False
+    recomputed_ops, measured, larger = 0, None, {}
 
     def __init__(self, recording, gradient_bytes):
         self._shapes, self._left = recording.saved_shapes, recording.n_optimizer_steps
@@ -626,9 +644,10 @@ class Watcher:
     def pack(self, tensor):
         n = self.n_seen
         self.n_seen = n + 1
-        if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n] or
+        if not self.is_lost and (n >= len(self._shapes) or not within([tensor.shape], [self._shapes[n]]) or
                                  n == 0 and self._first_bytes != self._gradient_bytes()):
             self.is_lost = True
+        self.has_sizes |= not self.is_lost and tensor.shape != self._shapes[n]
         return tensor if tensor.grad_fn is None else tensor.detach()
 
     @staticmethod

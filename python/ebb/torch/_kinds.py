@@ -22,6 +22,10 @@ class Kinds:
         """Whether the step that begins is to be recorded."""
         return self.key in self._keys or self._number in self._longer.get(self.key, ())
 
+    def want(self):
+        """The next step that begins like this one is to be recorded."""
+        self._keys.add(self.key)
+
     def note_recorder(self):
         self._keys.discard(self.key)
 
@@ -38,4 +42,4 @@ class Kinds:
         if is_longer:
             self.note_short()
         elif is_seen:  # else the next one like it is recorded as it begins
-            self._keys.add(self.key)
+            self.want()

@@ -28,12 +28,12 @@ class Entry:
     autograd saves, the entry by which it has let go of it; None: it has not. `gradient_bytes`: of all gradients before the
     entry; None: they were not counted."""
     __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "reckoned_ns", "is_exact", "storage",
-                 "version", "shape", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes",
+                 "version", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes",
                  "gradient_bytes")
 
     def __init__(self, kind, is_backward):
         self.kind, self.is_backward = kind, is_backward
-        self.func = self.shapes = self.storage = self.version = self.shape = self.pack = None
+        self.func = self.shapes = self.storage = self.version = self.pack = None
         self.versions, self.updates, self.births, self.ns, self.gone = {}, [], [], 0, None
         self.reckoned_ns = 0
         self.inside_bytes = self.kept_bytes = self.random_bytes = 0
@@ -42,7 +42,7 @@ class Entry:
 
     def known_by(self):
         """What the same moment of another step has in common with it."""
-        return self.kind, self.func, self.shapes if self.kind == OP else self.shape
+        return self.kind, self.func, self.shapes
 
 
 class Storage:
@@ -77,7 +77,7 @@ class Recording:
             not self.uses.keys().isdisjoint(entry.versions) if entry.kind == TOUCH else
             self.is_whole or entry.kind != OP or not (entry.is_backward or entry.is_view))]
         self.first = entries[self.moments[0]] if self.moments else None
-        self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
+        self.saved_shapes = [entry.shapes[0] for entry in entries if entry.kind == PACK]
 
     def of(self, leavers):
         """The same, where only these leave by themselves."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where bytes go that leave: a file without a name in a folder, or other memory of the host (pinned beside a card).
 
-A slot is given to one storage at a time and used again after. Copies run beside computing (_copies.py): one begins with
-`send` or `fetch`, and whoever uses its bytes waits for it. Their rates are measured while a step is recorded, when nothing
+A slot is given to one storage at a time, and its place is used again after, for as many bytes or fewer. Copies run
+beside computing (_copies.py): one begins with `send` or `fetch`, and whoever uses its bytes waits for it. Their rates are measured while a step is recorded, when nothing
 runs beside them: the rate of a way is the one that half of the bytes reached. An average would be that of the copies that
 had to wait, for another program or for memory that was used for the first time.
 """
+import bisect
 import contextlib
 import ctypes
 import os
@@ -15,7 +16,7 @@ import time
 import torch
 
 from ._copies import Stream, Thread
-from ._tensors import bytes_view
+from ._tensors import bytes_view, over, quietly
 
 _CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
 
@@ -26,7 +27,8 @@ class Slab:
 
     def __init__(self, folder):
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if folder is not None else None
-        self._free, self._end = {}, 0  # {bytes: slots}, the end of the file
+        self._free, self._sizes, self._end = {}, [], 0  # {bytes: places}, its keys in order, the end of the file
+        self.returned = []  # places (bytes, place) that are free again; a slot may go at any moment
         self._ways = {}  # {(is out, device or None): what makes its copies}
         self.is_measuring, self.leaving, self._under_way = True, {}, {}
         self._rates = {True: [], False: []}  # (bytes per second, bytes) of copies out and in
@@ -46,8 +48,7 @@ class Slab:
         that slot was waited for, the storage is not to be written."""
         if slot is None:
             n_bytes = storage.nbytes()
-            places = self._free.get(n_bytes)
-            slot = _Slot(self, n_bytes, places.pop() if places else self._new_place(storage, n_bytes), storage.device)
+            slot = _Slot(self, n_bytes, *self._place(storage, n_bytes), storage.device)
         self._begin(slot, storage, True)
         return slot
 
@@ -122,7 +123,7 @@ class Slab:
         if self._file is None:
             to, source = (slot.place, storage) if is_out else (storage, slot.place)
             if storage.device.type == "cuda":
-                to.copy_(source, non_blocking=True)
+                _copy_on_card(to, source, slot.n_bytes)
                 return
             ctypes.memmove(to.data_ptr(), source.data_ptr(), slot.n_bytes)
         elif is_out:
@@ -133,6 +134,22 @@ class Slab:
             self._rates[is_out].append(_rate(slot.n_bytes, begin_ns))
 
     # ---- places
+
+    def _place(self, storage, n_bytes):
+        """(bytes, place): a free one of as many bytes or up to twice as many, or a new one."""
+        while self.returned:
+            size, place = self.returned.pop()
+            if size not in self._free:
+                bisect.insort(self._sizes, size)
+            self._free.setdefault(size, []).append(place)
+        at = bisect.bisect_left(self._sizes, n_bytes)
+        if at == len(self._sizes) or self._sizes[at] > 2 * n_bytes:
+            return n_bytes, self._new_place(storage, n_bytes)
+        size = self._sizes[at]
+        place = self._free[size].pop()
+        if not self._free[size]:
+            del self._free[size], self._sizes[at]
+        return size, place
 
     def _new_place(self, storage, n_bytes):
         if self._file is None:
@@ -161,7 +178,8 @@ class Slab:
 
     def close(self):
         self.abandon()
-        self._free.clear()
+        for known in (self._free, self._sizes, self.returned):
+            known.clear()
         if self._file is not None:
             self._file.close()
 
@@ -181,6 +199,15 @@ def _behind(event, device):
         yield
 
 
+def _copy_on_card(to, source, n_bytes):
+    if to.nbytes() == source.nbytes():
+        to.copy_(source, non_blocking=True)
+        return
+    with quietly():
+        parts = [over(storage, (torch.uint8, 0, (n_bytes,), (1,))) for storage in (to, source)]
+        parts[0].copy_(parts[1], non_blocking=True)
+
+
 def _rate(n_bytes, begin_ns):
     return 1e9 * n_bytes / max(1, time.perf_counter_ns() - begin_ns), n_bytes
 
@@ -198,10 +225,10 @@ def _median(copies):
 class _Slot:
     """Its place is free again when it is gone. copy: the one that is under way, or None; out of or into `storage`. error:
     why the last one failed, which is raised for whoever waits for its bytes."""
-    __slots__ = ("slab", "n_bytes", "place", "device", "copy", "storage", "is_out", "error")
+    __slots__ = ("slab", "n_bytes", "place_bytes", "place", "device", "copy", "storage", "is_out", "error")
 
-    def __init__(self, slab, n_bytes, place, device):
-        self.slab, self.n_bytes, self.place, self.device = slab, n_bytes, place, device
+    def __init__(self, slab, n_bytes, place_bytes, place, device):
+        self.slab, self.n_bytes, self.place_bytes, self.place, self.device = slab, n_bytes, place_bytes, place, device
         self.copy = self.storage = self.is_out = self.error = None
 
     def wait(self):
@@ -243,4 +270,4 @@ class _Slot:
         return storage
 
     def __del__(self):
-        self.slab._free.setdefault(self.n_bytes, []).append(self.place)
+        self.slab.returned.append((self.place_bytes, self.place))

@@ -47,9 +47,10 @@ def note_written(saved, tensors):
 class Recorder:
     """slab: where saved tensors go. is_checked: operators are run twice. pager: of what may be away, or None; with it a
     limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}. gradient_bytes: a function that
-    counts those of all gradients."""
+    counts those of all gradients; `first_gradient_bytes`: when the recording began.
+    is_wanted: given by whoever begins it; a step like it, or one that begins like it, was not like its plan."""
 
-    is_lost, rests, measured, unseen = False, False, None, ()
+    is_lost, rests, is_wanted, measured, unseen = False, False, False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
     begin_optimizer = staticmethod(lambda: None)
 
@@ -68,6 +69,7 @@ class Recorder:
 
     def begin(self, owned=None):
         gc.collect()
+        self.first_gradient_bytes = self._gradient_bytes()
         if self._pager is not None:
             self._pager.count = self
         for tensor in tensors_alive():
@@ -351,7 +353,7 @@ class Recorder:
         number = self._number(tensor)
         entry = Entry(PACK, in_backward() != -1)
         self._note_gradients(entry)
-        entry.shape = tuple(tensor.shape)
+        entry.shapes = [tensor.shape]
         if number is None or self._storages[number].is_shared or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
             return self._without_graph(tensor)
@@ -383,11 +385,11 @@ class Recorder:
         entry = Entry(UNPACK, in_backward() != -1)
         self._note_gradients(entry)
         if isinstance(saved, torch.Tensor):
-            entry.shape = tuple(saved.shape)
+            entry.shapes = [saved.shape]
             self._entries.append(entry)
             return saved
         entry.storage, entry.pack = saved.storage, saved.pack
-        entry.shape = tuple(saved.place[2])
+        entry.shapes = [saved.place[2]]
         if saved.is_changed:
             raise RuntimeError(CHANGED)
         with quietly():
