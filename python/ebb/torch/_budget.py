@@ -25,7 +25,8 @@ from ._slab import Slab
 from ._tensors import n_tensors_over
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_MAX_RECORDED, _STEPS_FOR_ONE_MORE = 16, 50  # steps that are recorded, and one more after each so many steps
+_MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a plan is made anew ...
+_STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
@@ -125,7 +126,7 @@ class Budget:
         self._spill, self._effort = None if spill == "none" else spill, effort
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
         self._lock, self._plans, self._current = threading.Lock(), Plans(), None
-        self._n_steps = self._n_unlike = self._n_recorded = self._outside_bytes = 0
+        self._n_steps = self._n_unlike = self._n_recorded = self._n_grown = self._outside_bytes = 0
         self._is_warm, self._kinds = False, Kinds()
         self._optimizers = weakref.WeakSet([optimizer] if optimizer is not None else ())  # that stepped
         self._leaves = {}  # weak references to what has gradients, by its id
@@ -256,6 +257,9 @@ class Budget:
     def _can_record(self):
         return self._n_recorded < _MAX_RECORDED + self._n_steps // _STEPS_FOR_ONE_MORE
 
+    def _can_grow(self):
+        return self._n_grown < _MAX_GROWN + self._n_steps // _STEPS_FOR_ONE_MORE
+
     def _recorder(self):
         refuse_unseen(self._pager is not None)
         if not _inside.can_see():
@@ -373,6 +377,9 @@ class Budget:
         if self._plans.largest(planned.key, planned.structure) is not planned:
             self._plans.remove(planned)
             return
+        if not self._can_grow():
+            return
+        self._n_grown += 1
         recording = _sizes.grown(planned.recording.of(ALL), larger)
         plain_bytes = _schedule.peak(_schedule.plain(recording)) + planned.outside_bytes
         try:
