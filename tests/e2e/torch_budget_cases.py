@@ -432,7 +432,27 @@ def forks(model, optimizer, step):
     return losses
 
 
+def writes_by_size(model, optimizer, step):
+    """A small batch changes the tensor that others were made from; a large one changes another tensor."""
+    def loss_of(x, y):
+        h, other = model[0](x).clone(), model[0](x)
+        found = sum((k * h).sin() for k in range(2, 9))
+        with torch.no_grad():
+            (other if len(x) == 256 else h).add_(1)
+        return functional.cross_entropy(model[1:](found), y)
+    losses = []
+    for i, n in enumerate((256, 256, 256, 190, 256, 180, 200)):
+        with step():
+            optimizer.zero_grad()
+            loss = loss_of(*data(i, n))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
 PROGRAMS = {
+    "sizes by which another tensor is written": (writes_by_size, lambda told: told["steps_unlike"] <= 2),
     "a smaller last batch": (last_batch_is_smaller, lambda told: told["plans"] == 1 and told["steps_unlike"] == 0),
     "an evaluation after the step's work": (evaluates_inside, lambda told: True),
     "an evaluation before it": (evaluates_first, lambda told: True),

@@ -202,12 +202,16 @@ class Follower:
         if is_apart and not (self._slab.leaving or self.is_guarded or self.is_lost or self.measured is not None):
             return func(*args, **kwargs)
         repeat = repeat_of(func)
-        if self.is_lost or is_apart:
-            result = self._call(repeat, args, kwargs)
-            if self.is_lost and in_backward() == -1:
-                self._note_changes(repeat, args, kwargs)
-            return result
-        return self._run(repeat, args, kwargs)
+        if self.is_lost:
+            return self._call_lost(repeat, args, kwargs)
+        return self._call(repeat, args, kwargs) if is_apart else self._run(repeat, args, kwargs)
+
+    def _call_lost(self, repeat, args, kwargs):
+        """What an operator gives after the plan was left."""
+        result = self._call(repeat, args, kwargs)
+        if in_backward() == -1:
+            self._note_changes(repeat, args, kwargs)
+        return result
 
     def _call(self, repeat, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
@@ -276,7 +280,10 @@ class Follower:
             if doer is not self:
                 return doer.dispatch(func, (), args, kwargs)
             if self.is_lost:
-                return self._call(repeat, args, kwargs)
+                return self._call_lost(repeat, args, kwargs)
+        if repeat.operator.writes and not self._writes_as_recorded(repeat, entry, args, kwargs):
+            self._lose()
+            return self._call_lost(repeat, args, kwargs)
         self.n_seen += 1
         if i in self._before:
             self._act(self._before[i])
@@ -284,7 +291,7 @@ class Follower:
             call = self._capture(repeat, i, entry, args, kwargs)
             if call is None:
                 self._lose()
-                return self._call(repeat, args, kwargs)
+                return self._call_lost(repeat, args, kwargs)
         self._expected = entry.versions
         result = self._call(repeat, args, kwargs)
         for number in entry.updates:
@@ -314,6 +321,12 @@ class Follower:
         if doer is None:
             self._lose()
         return doer or self
+
+    def _writes_as_recorded(self, repeat, entry, args, kwargs):
+        """Whether an operator writes the same storages as in the recorded step, of those that something may be computed again from."""
+        written = {self._numbers.get(tensor.untyped_storage()._cdata)
+                   for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if is_written and is_plain(tensor)}
+        return written - {None} == {number for number in entry.updates if number in self._version}
 
     def _note_changes(self, repeat, args, kwargs):
         """What autograd saved is changed if an operator wrote it."""
