@@ -331,6 +331,29 @@ def writes_in_place(model, optimizer, step):
     return losses
 
 
+def writes_in_backward(model, optimizer, step):
+    """A hook writes what others would be computed again from."""
+    def loss_of(x, y):
+        h = model[0](x).clone()
+
+        def write(gradient):
+            with torch.no_grad():
+                h.detach().add_(1)
+            return gradient
+        parts = [(k * h).sin() for k in range(2, 9)]
+        parts[-1].register_hook(write)
+        return functional.cross_entropy(model[1:](sum(parts)), y)
+    losses = []
+    for i in range(6):
+        with step():
+            optimizer.zero_grad()
+            loss = loss_of(*data(i))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
 def writes_in_parts(model, optimizer, step):
     """A GRU writes the parts of one storage in place, and saves each part by itself."""
     torch.manual_seed(4)
@@ -453,7 +476,7 @@ def writes_by_size(model, optimizer, step):
 
 PROGRAMS = {
     "sizes by which another tensor is written": (writes_by_size, lambda told: told["steps_unlike"] <= 2),
-    "a smaller last batch": (last_batch_is_smaller, lambda told: told["plans"] == 1 and told["steps_unlike"] == 0),
+    "a smaller last batch": (last_batch_is_smaller, lambda told: told["plans"] <= 2 and told["steps_unlike"] <= 1),
     "an evaluation after the step's work": (evaluates_inside, lambda told: True),
     "an evaluation before it": (evaluates_first, lambda told: True),
     "two optimizer steps": (two_optimizer_steps, lambda told: told["steps_unlike"] == 0),
@@ -468,6 +491,7 @@ PROGRAMS = {
     "numbers and a path that change": (other_numbers, lambda told: True),
     "branches that are swapped": (swaps_its_branches, lambda told: True),
     "writes in place": (writes_in_place, lambda told: told["steps_unlike"] == 0),
+    "writes in the backward pass": (writes_in_backward, lambda told: told["steps_unlike"] == 0),
     "writes in parts": (writes_in_parts, lambda told: told["steps_unlike"] == 0 and told["peak_measured_bytes"] ==
                         told["peak_planned_bytes"]),
     "tensors without bytes": (empty_tensors, lambda told: told["steps_unlike"] == 0),

@@ -85,6 +85,11 @@ def is_running():
     return getattr(_running, "budget", None) is not None
 
 
+def _plain_bytes(recording, outside_bytes):
+    """What a recorded step needs without a plan."""
+    return _schedule.peak(_schedule.plain(recording)) + outside_bytes
+
+
 def _found(fit):
     """What a plan comes to, in a line."""
     if fit.plan is None:
@@ -319,7 +324,8 @@ class Budget:
         serving = self._plans.serving(self._kinds.key, known_by, self._gradient_bytes(), self._current)
         if serving is not None and self._n_recorded < _MAX_SMALLER and serving.is_slow_for(known_by):
             serving = None
-        if serving is not None and serving is self._current:
+        may_grow = serving is None and not self._can_record() and _sizes.begins_alike(self._current.recording, known_by)
+        if may_grow or serving is not None and serving is self._current:
             return _running.step.doer
         doer = None
         if self._guard is not None:
@@ -354,12 +360,11 @@ class Budget:
             return
         self._kinds.note_recorded()
         outside = self._outside_bytes = outside_bytes()
-        plain_bytes = _schedule.peak(_schedule.plain(recording)) + outside
         if self._bytes is None:
-            self._bytes = int(self._share * plain_bytes)  # of the first kind of step
+            self._bytes = int(self._share * _plain_bytes(recording, outside))  # of the first kind of step
         early_bytes = key[0] - recorder.first_gradient_bytes
         both = self._together(recording, largest, outside, early_bytes) if largest is not None else None
-        self._current = both or self._planned(recording, plain_bytes, outside, early_bytes)
+        self._current = both or self._planned(recording, outside, early_bytes)
         self._plans.add(self._current)
 
     def _together(self, recording, largest, outside, early_bytes):
@@ -368,7 +373,7 @@ class Budget:
         if both is None:
             return None
         with contextlib.suppress(DoesNotFit):
-            return self._planned(both, _schedule.peak(_schedule.plain(both)) + outside, outside, early_bytes)
+            return self._planned(both, outside, early_bytes)
 
     def _grow(self, planned, larger):
         """A plan for steps as large as the one that was larger than its plan's, unless there is one for larger steps, which serves
@@ -381,16 +386,16 @@ class Budget:
             return
         self._n_grown += 1
         recording = _sizes.grown(planned.recording.of(ALL), larger)
-        plain_bytes = _schedule.peak(_schedule.plain(recording)) + planned.outside_bytes
         try:
-            self._current = self._planned(recording, plain_bytes, planned.outside_bytes, planned.early_bytes)
+            self._current = self._planned(recording, planned.outside_bytes, planned.early_bytes)
             self._plans.add(self._current)
         except DoesNotFit:
             self._kinds.want()
         finally:
             self._teller.end()
 
-    def _planned(self, recording, plain_bytes, outside, early_bytes):
+    def _planned(self, recording, outside, early_bytes):
+        plain_bytes = _plain_bytes(recording, outside)
         fit = self._fit(recording, plain_bytes, outside)
         return Planned(fit, plain_bytes, self._bytes, self._kinds.key, outside, early_bytes)
 

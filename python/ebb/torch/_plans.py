@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plans of a `Budget`, and which of them serves a step.
 
-What a step begins with, its key, says a part: how many bytes of gradients and of optimizer state are there. Its first moment
-says more: the first operator and the shapes of its tensors. A plan also serves steps with smaller tensors than the recorded
+When a step begins, only its key is known: how many bytes of gradients and of optimizer state are there. Its first moment
+tells the first operator and the shapes of its tensors. A plan also serves steps with smaller tensors than the recorded
 one (_sizes.py). So where sizes vary there is a plan for the largest step so far, and there may be some for much smaller ones, which
 are faster.
 """

@@ -37,11 +37,16 @@ def _sizes(shapes, others):
 _has_card = functools.cache(torch.cuda.is_available)
 
 
+def begins_alike(recording, known_by):
+    """Whether a step whose first moment is this one may be one like the recorded one, of any size."""
+    first = recording.first
+    return first is not None and known_by[:2] == (first.kind, first.func) and are_alike(known_by[2], first.shapes)
+
+
 def serves(recording, known_by, gradient_bytes):
     """Whether a step whose first moment is this one may be one like the recorded one, but smaller."""
-    first = recording.first
-    return first is not None and known_by[:2] == (first.kind, first.func) and within(known_by[2], first.shapes) and \
-        first.gradient_bytes in (None, gradient_bytes)
+    return begins_alike(recording, known_by) and within(known_by[2], recording.first.shapes) and \
+        recording.first.gradient_bytes in (None, gradient_bytes)
 
 
 def shrinkage(recording, known_by):
@@ -51,8 +56,8 @@ def shrinkage(recording, known_by):
 
 def structure(recording):
     """What two recordings have in common if they differ in sizes and times only."""
-    return hash((recording.n_optimizer_steps, *((entry.kind, entry.func, entry.is_backward, tuple(used))
-                                                for entry, used in _uses(recording))))
+    return recording.n_optimizer_steps, *((entry.kind, entry.func, entry.is_backward, tuple(used))
+                                          for entry, used in _uses(recording))
 
 
 def _uses(recording):

@@ -106,6 +106,7 @@ class Recorder:
         self._numbers.clear()
         self._slots.clear()
         self._end_shared()
+        self._forbid_repeats()
         self._is_over = True
         return Recording(self._entries, self._storages, n_optimizer_steps=self._n_optimizer_steps)
 
@@ -139,6 +140,12 @@ class Recorder:
         for entry in self._entries:
             if entry.storage is not None and self._storages[entry.storage].is_shared:
                 entry.storage = None
+
+    def _forbid_repeats(self):
+        """What the backward pass writes (in a hook) may have been written when an operator that read it would run again."""
+        written = {number for entry in self._entries if entry.is_backward for number in entry.updates}
+        for entry in self._entries:
+            entry.is_exact = entry.is_exact and written.isdisjoint(entry.versions)
 
     def _note_gradients(self, entry):
         """They are counted at the first moment of each kind, for a program may let go of them between any two."""
