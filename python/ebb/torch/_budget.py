@@ -321,10 +321,11 @@ class Budget:
 
     def _other(self, known_by):
         """What does a step whose first moment is this one and not that of the plan that was taken; None: nothing does."""
-        serving = self._plans.serving(self._kinds.key, known_by, self._gradient_bytes(), self._current)
+        gradient_bytes = self._gradient_bytes()
+        serving = self._plans.serving(self._kinds.key, known_by, gradient_bytes, self._current)
         if serving is not None and self._n_recorded < _MAX_SMALLER and serving.is_slow_for(known_by):
             serving = None
-        may_grow = serving is None and not self._can_record() and _sizes.begins_alike(self._current.recording, known_by)
+        may_grow = serving is None and self._current.may_grow_for(known_by, gradient_bytes, self._can_record())
         if may_grow or serving is not None and serving is self._current:
             return _running.step.doer
         doer = None
@@ -384,12 +385,14 @@ class Budget:
             return
         if not self._can_grow():
             return
-        self._n_grown += 1
         recording = _sizes.grown(planned.recording.of(ALL), larger)
         try:
             self._current = self._planned(recording, planned.outside_bytes, planned.early_bytes)
             self._plans.add(self._current)
+            self._n_grown += self._current.fit.plan is not None
+            self._current.n_followed = int(self._current.fit.plan is None)  # then there is nothing to measure
         except DoesNotFit:
+            self._n_grown += 1
             self._kinds.want()
         finally:
             self._teller.end()

@@ -37,6 +37,12 @@ class Planned:
         return self.fit.plan is not None and self.fit.plan.iteration_ns > _SLOWER * plain_ns and \
             _sizes.shrinkage(self.recording, known_by) >= _SMALLER
 
+    def may_grow_for(self, known_by, gradient_bytes, can_record):
+        """Whether a step with this first moment may be followed though it is larger: no more are recorded, or it does not seem to
+        need a plan either."""
+        return _sizes.begins_alike(self.recording, known_by, gradient_bytes) and (not can_record or self.fit.plan is None and
+            self.plain_bytes * _sizes.growth(self.recording, known_by) <= self.budget_bytes)
+
     def replaces(self, other):
         """Whether this serves all steps that another one of the same key does. One for much smaller steps is faster, and stays."""
         if other.recording.is_start_of(self.recording):

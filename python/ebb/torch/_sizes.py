@@ -37,21 +37,26 @@ def _sizes(shapes, others):
 _has_card = functools.cache(torch.cuda.is_available)
 
 
-def begins_alike(recording, known_by):
+def begins_alike(recording, known_by, gradient_bytes):
     """Whether a step whose first moment is this one may be one like the recorded one, of any size."""
     first = recording.first
-    return first is not None and known_by[:2] == (first.kind, first.func) and are_alike(known_by[2], first.shapes)
+    return first is not None and known_by[:2] == (first.kind, first.func) and are_alike(known_by[2], first.shapes) and \
+        first.gradient_bytes in (None, gradient_bytes)
 
 
 def serves(recording, known_by, gradient_bytes):
     """Whether a step whose first moment is this one may be one like the recorded one, but smaller."""
-    return begins_alike(recording, known_by) and within(known_by[2], recording.first.shapes) and \
-        recording.first.gradient_bytes in (None, gradient_bytes)
+    return begins_alike(recording, known_by, gradient_bytes) and within(known_by[2], recording.first.shapes)
 
 
 def shrinkage(recording, known_by):
     """How many times the most that any tensor of a step's first moment is smaller than the recorded one."""
     return max((most / max(1, mine) for mine, most in _sizes(known_by[2], recording.first.shapes)), default=1)
+
+
+def growth(recording, known_by):
+    """How many times the most that any tensor of a step's first moment is larger than the recorded one."""
+    return max((mine / max(1, most) for mine, most in _sizes(known_by[2], recording.first.shapes)), default=1)
 
 
 def structure(recording):
