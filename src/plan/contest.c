@@ -308,7 +308,7 @@ static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t bud
     return st == EBB_OK ? keep_faster(m, plan, other) : st;
 }
 
-/* Of a small program all rivals are asked, unless only a first plan is wanted. */
+/* For a small program, ask every rival, unless the caller only wants a first plan. */
 static ebb_status ask_all_lower(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     const size_t n_steps = ebb__plan_view(m->program).n_steps;

@@ -169,12 +169,9 @@ def sizes_vary(*sizes):
     return train
 
 
-def is_told(plans, unlike):
-    return lambda told: (told["plans"], told["steps_unlike"]) == (plans, unlike)
-
-
 PROGRAMS = {
-    "sizes that are smaller now and then": (sizes_vary(*[256] * 4, 200, 180, 256, 256, 255, 190), is_told(1, 0)),
+    "sizes that are smaller now and then": (
+        sizes_vary(*[256] * 4, 200, 180, 256, 256, 255, 190), lambda told: told["plans"] == 1 and told["steps_unlike"] == 0),
     "sizes of which some are larger": (
         sizes_vary(200, 200, 200, 256, 180, 250, 256, 200, 256, 190, 256),
         lambda told: told["plans"] <= 2 and told["steps_unlike"] <= 4),

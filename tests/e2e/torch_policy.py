@@ -22,15 +22,9 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import ebb.torch
+import torch_verdict
 from ebb.torch import _compile
-
-status = 0
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
-    status |= not good
+from torch_verdict import verdict
 
 
 class Block(nn.Module):
@@ -197,4 +191,4 @@ verdict("torchtitan's policy: it needs less memory", titan.peak < untouched.peak
 free = ebb.torch.compile(Net(), "200%", backend="aot_eager")
 free(torch.randn(256, 32)).sum().backward()
 verdict("a budget that is enough has no policy", free.summary()[0]["policy"] == {}, free.summary())
-sys.exit(status)
+sys.exit(torch_verdict.status)

@@ -23,20 +23,15 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import ebb.torch
-from ebb.torch._tensors import expired, forget
+import torch_verdict
+from ebb.torch._bytes import Bytes
 from torchtitan.experiments.graph_trainer.common_utils import annotate_module_fqns
 from torchtitan.experiments.graph_trainer.make_fx_tracer import minimal_fx_tracer
 from torchtitan.experiments.graph_trainer.memory_policy import tag_with_memory_policy_pass
 from torchtitan.experiments.graph_trainer.selective_activation_remat import selective_activation_remat_pass
+from torch_verdict import verdict
 
 WIDTH, N_WORDS = 128, 500
-status = 0
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
-    status |= not good
 
 
 class Block(nn.Module):
@@ -67,30 +62,19 @@ class Net(nn.Module):
         return self.output(self.norm(x))
 
 
-class Storages:
-    def __init__(self):
-        self._live, self.peak = {}, 0
-
-    def see(self, value):
-        for key in [key for key in self._live if expired(key)]:
-            del self._live[key]
-            forget(key)
-        for tensor in tree_leaves(value):
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in self._live:
-                self._live[tensor.untyped_storage()._weak_ref()] = tensor.untyped_storage().nbytes()
-        self.peak = max(self.peak, sum(self._live.values()))
-
-
 class Run(torch.fx.Interpreter):
     """Lets go of each result after its last use, as the graph's own code does."""
 
     def __init__(self, graph):
         super().__init__(graph)
-        self.storages = Storages()
+        self.storages = Bytes()
 
     def run_node(self, node):
         result = super().run_node(node)
-        self.storages.see(result)
+        self.storages.bury()
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self.storages.see(tensor.untyped_storage())
         return result
 
 
@@ -132,4 +116,4 @@ def main():
 
 
 main()
-sys.exit(status)
+sys.exit(torch_verdict.status)
