@@ -193,6 +193,31 @@ PROGRAMS = {
     "two optimizer steps": cases.PROGRAMS["two optimizer steps"],
 }
 
+def writes_unseen():
+    """A hook that was not there in the recorded steps writes what others are to be computed again from. Other bits never come of it."""
+    def train(share, spill):
+        model, losses = net(), []
+        optimizer, fit = torch.optim.AdamW(model.parameters(), 1e-3), ebb.torch.Budget(share, spill=spill, effort=EFFORT) if share else None
+        for i in range(5):
+            with fit.step() if fit else contextlib.nullcontext():
+                optimizer.zero_grad()
+                h = model[0](data(i)[0]).clone()
+                parts = [(k * h).sin() for k in range(2, 9)]
+                if i == 4:
+                    parts[-1].register_hook(lambda _: (h.detach().add_(1), None)[1])
+                loss = functional.cross_entropy(model[1:](sum(parts)), data(i)[1])
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        return losses, [tensor.clone() for tensor in model.state_dict().values()]
+    plain = train(None, None)
+    for share, spill in ("60%", None), ("60%", cases.folder):
+        try:
+            verdict(f"a new hook writes, with {spill and 'a file' or 'no file'}: the same bits", are_same(plain, train(share, spill)))
+        except RuntimeError as error:
+            verdict(f"a new hook writes, with {spill and 'a file' or 'no file'}: told", "was changed in place" in str(error), error)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     QUICK = "accumulation and clipping", "saving in each step", "empty steps", "two sizes, one of them not seen first"
@@ -200,5 +225,7 @@ if __name__ == "__main__":
         ways = WAYS if sys.argv[2:] else (WAYS[-1 - i % len(WAYS)],)
         compare(name, *PROGRAMS[name], ways)
         measured_throughout(name, *PROGRAMS[name], ways)
+    if not sys.argv[2:]:
+        writes_unseen()
     import torch_budget
     sys.exit(torch_budget.status)

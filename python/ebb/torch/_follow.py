@@ -81,6 +81,7 @@ class Follower:
         self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
+        self._results, self._watched, self._spoilt = {}, {}, set()  # {number: weak reference to a tensor}, {number: its version}
         self.measured = None
         self.is_guarded = pager is not None
 
@@ -180,6 +181,13 @@ class Follower:
         return entry.gradient_bytes is None or entry.gradient_bytes == self._gradient_bytes()
 
     # ---- the step
+
+    def begin_backward(self):
+        """From now on a hook may write without being seen what was made until now."""
+        for number, result in self._results.items():
+            tensor = result() if number not in self._watched else None
+            if tensor is not None:
+                self._watched[number] = tensor._version
 
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
@@ -300,6 +308,7 @@ class Follower:
                     self._note_changes(repeat, args, kwargs)
                 version = self._version[number] = self._version[number] + 1
                 self._made_by[number, version] = i
+                self._watched.pop(number, None)
                 if number in self._table:
                     self._table[number] = self._storage_written(repeat, args, kwargs, number), version
                     self._own.discard(number)
@@ -357,6 +366,7 @@ class Follower:
                 self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
                 self._made_by[number, 0] = i
+                self._results[number] = weakref.ref(tensors[at])
             elif number in self._recording.passing:
                 self._note_page(number, self._pager.page(storage))
         return True
@@ -536,6 +546,8 @@ class Follower:
         self.has_acted = True
         if kind == OUT:
             storage, version = self._table[target]
+            if self._is_spoilt(target):
+                self._spoilt.add(target)
             if target in self._slots:  # from which it may be coming in, for nobody else who waits
                 self._slots[target][0].wait()
             self._slots[target] = self._slab.send(storage), version
@@ -582,19 +594,25 @@ class Follower:
     def _put(self, value, call, written, made):
         """An argument as it was."""
         if isinstance(value, _Argument):
+            if self._is_spoilt(value.storage):
+                raise _was_changed(call)
             storage = self._take(value, written, made) if value.storage in call.entry.updates else \
                 self._bring(value.storage, value.version, made)
             return over(storage, value.place)
         if isinstance(value, _Outside):
             if value.tensor._version != value.version:
-                raise RuntimeError(f"ebb: {call.func} has to be computed again, but a tensor that it read was "
-                                   "changed in place since")
+                raise _was_changed(call)
             if self._pager is not None:
                 self._pager.touch([value.tensor])
             return value.tensor
         if isinstance(value, (list, tuple)):
             return type(value)(self._put(item, call, written, made) for item in value)
         return value
+
+    def _is_spoilt(self, number):
+        """Whether the backward pass wrote a storage of the program's own, in a hook that it did not have when it was recorded."""
+        tensor = self._results[number]() if number in self._table and number in self._watched and number not in self._own else None
+        return number in self._spoilt or tensor is not None and tensor._version != self._watched[number]
 
     def _take(self, value, written, made):
         """A storage that an operator writes in place once more: of its own, and not to be found at this version."""
@@ -631,6 +649,10 @@ class Follower:
                     raise RuntimeError("ebb: a tensor that autograd saved is gone")
                 made.update(self._compute(call, made))
         return made[number, version]
+
+
+def _was_changed(call):
+    return RuntimeError(f"ebb: {call.func} has to be computed again, but a tensor that it read was changed in place since")
 
 
 class Watcher:

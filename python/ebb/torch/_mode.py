@@ -100,6 +100,9 @@ def _unseen(engine):
     """The engine, of whose operators nothing is seen if nothing has to be."""
     @functools.wraps(engine)
     def run(*args, **kwargs):
+        for mode in _get_current_dispatch_mode_stack():
+            if isinstance(mode, Mode):
+                mode.doer.begin_backward()
         mode = _get_current_dispatch_mode()
         if not isinstance(mode, Mode) or mode.doer.sees_backward():
             return engine(*args, **kwargs)

@@ -52,7 +52,7 @@ class Recorder:
 
     is_lost, rests, is_wanted, measured, unseen = False, False, False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
-    begin_optimizer = staticmethod(lambda: None)
+    begin_backward = begin_optimizer = staticmethod(lambda: None)
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None, gradient_bytes=lambda: None):
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
