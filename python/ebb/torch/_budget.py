@@ -257,7 +257,7 @@ class Budget:
             return recorder
         if likely is not None:
             return self._follower(likely)
-        return self._stranger() if self._pager is not None else None
+        return self._stranger() if self._pager is not None or self._bytes is not None else None
 
     def _can_record(self):
         return self._n_recorded < _MAX_RECORDED + self._n_steps // _STEPS_FOR_ONE_MORE
@@ -270,19 +270,23 @@ class Budget:
         if not _inside.can_see():
             warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
                           "run is not in the plan; profile later steps", stacklevel=2)
-        limit = max(0, self._bytes - self._outside_bytes) if self._bytes is not None and self._pager is not None else None
+        limit = self._limit_bytes() if self._pager is not None else None
         self._slab.is_measuring = True
         self._teller.begin("record", "recording two training steps, which take longer than others; then they are planned")
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit, self._gradient_bytes)
         recorder.begin(self._leavers())
         return recorder
 
+    def _limit_bytes(self):
+        """Of what the storages of a step may have; None: it is not known yet."""
+        return max(0, self._bytes - self._outside_bytes) if self._bytes is not None else None
+
     def _stranger(self):
         """What does a step that nothing is known of and that is not recorded."""
         self._current = None
         follower = _follow.Follower(_schedule.plain(Recording([], [])), self._slab, self._pager,
                                     (self._bytes or 0) // _ROOM_PART)
-        follower.is_lost = True
+        follower.is_lost, follower.limit_bytes = True, self._limit_bytes()
         follower.begin(self._owned.storages)
         return follower
 
@@ -295,7 +299,7 @@ class Budget:
             return _follow.Watcher(planned.recording, self._gradient_bytes)
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other,
                                     self._gradient_bytes)
-        follower.spare_bytes = planned.spare_bytes
+        follower.spare_bytes, follower.limit_bytes = planned.spare_bytes, self._limit_bytes()
         leavers = functools.cache(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
         follower.begin(leavers, Bytes.of_all_tensors if is_measured else None)
         if is_measured and not follower.is_lost and self._finds_more(planned, follower.measured.live):

@@ -25,6 +25,7 @@ from ._bytes import Bytes
 from ._operators import tensors_in
 from ._pager import Recent
 from ._recording import OP, PACK, TOUCH, UNPACK
+from ._room import Room
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._sizes import are_alike, within
@@ -35,8 +36,11 @@ from ._tensors import expired, forget, geometry, in_backward, is_made_of_tensors
 
 class _Saved:
     """What autograd holds in place of a tensor: where the tensor lies in a storage. bytes: the storage itself, once
-    the plan has no more use for it. is_changed: its bytes were written since."""
-    __slots__ = ("storage", "place", "entry", "bytes", "is_changed", "__weakref__")
+    the plan has no more use for it. kept: of _room.py, once the plan was left. is_changed: its bytes were written since."""
+    __slots__ = ("storage", "place", "entry", "bytes", "kept", "is_changed", "__weakref__")
+
+    def __init__(self, storage, place, entry):
+        self.storage, self.place, self.entry, self.bytes, self.kept, self.is_changed = storage, place, entry, None, None, False
 
 
 class _Argument:
@@ -59,12 +63,12 @@ class Follower:
     if only sizes differ; None: nothing does. has_sizes: some differed. larger: {storage: bytes} of those that were larger.
     gradient_bytes: a function that counts those of all gradients. measured: a Bytes that measures it, or None. is_lost: it was
     not like the recorded one; is_longer: because it went on where that one had ended. spare_bytes: how much it may make
-    there, given by whoever begins it. is_guarded: operators may use what is away, and bring it back. rests: what may be away is
+    there, given by whoever begins it; limit_bytes: the most that is there at once where the plan is left, too, or None. is_guarded: operators may use what is away, and bring it back. rests: what may be away is
     the optimizer's state, which _guard.py looks after until the optimizer steps; operators do not. unseen: the ids of operators
     that need not be looked at. Whoever begins a follower that rests gives it `watch(page)`, which has a page looked after and
     says whether it may leave, and `wake()`, which ends that."""
 
-    unseen, rests, spare_bytes = (), False, float("inf")
+    unseen, rests, spare_bytes, limit_bytes = (), False, float("inf"), None
     watch, wake = staticmethod(lambda page: True), staticmethod(lambda: None)
 
     def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda known_by: None, gradient_bytes=lambda: None):
@@ -82,7 +86,7 @@ class Follower:
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
         self._results, self._watched, self._spoilt = {}, {}, set()  # {number: weak reference to a tensor}, {number: its version}
-        self.measured = None
+        self.measured = self._room = None
         self.is_guarded = pager is not None
 
     def __del__(self):
@@ -112,6 +116,8 @@ class Follower:
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
+        if self.is_lost:
+            self._keep_saved()
         if not (self._recording.is_whole or self.is_guarded or self.measured is not None):
             self.unseen = passes
 
@@ -192,7 +198,7 @@ class Follower:
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
         return self._recording.is_whole or self.is_guarded or self.measured is not None or \
-            self._schedule.leaves_late or not self._slab.keeps_nothing()
+            self._schedule.leaves_late or not self._slab.keeps_nothing() or self._is_counting()
 
     def begin_optimizer(self):
         """From now on operators use what rested."""
@@ -206,6 +212,8 @@ class Follower:
     def dispatch(self, func, types, args, kwargs):
         if types and is_made_of_tensors(types):
             return NotImplemented
+        if self._process != os.getpid():
+            return func(*args, **kwargs)
         is_apart = not self._recording.is_whole and in_backward() != -1
         if is_apart and not (self._slab.leaving or self.is_guarded or self.is_lost or self.measured is not None):
             return func(*args, **kwargs)
@@ -219,6 +227,9 @@ class Follower:
         result = self._call(repeat, args, kwargs)
         if in_backward() == -1:
             self._note_changes(repeat, args, kwargs)
+        if self._room is not None:
+            with quietly():
+                self._room.made(tensors_in(result))
         return result
 
     def _call(self, repeat, args, kwargs):
@@ -340,10 +351,14 @@ class Follower:
     def _note_changes(self, repeat, args, kwargs):
         """What autograd saved is changed if an operator wrote it."""
         for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if repeat.operator.writes else ():
-            key = tensor.untyped_storage()._cdata if is_written and is_plain(tensor) else None
-            number = self._numbers.get(key)
-            if number in self._saved and number in self._table and self._table[number][0]._cdata == key:
+            if not is_written or not is_plain(tensor):
+                continue
+            storage = tensor.untyped_storage()
+            number = self._numbers.get(storage._cdata)
+            if number in self._saved and number in self._table and self._table[number][0]._cdata == storage._cdata:
                 note_written(self._saved[number], [tensor])
+            elif self._room is not None:
+                note_written(self._room.saved_of(storage), [tensor])
 
     def _storage_written(self, repeat, args, kwargs, number):
         """The program's own storage, which the operator wrote: the table may have had another one with the same bits."""
@@ -413,7 +428,7 @@ class Follower:
 
     def pack(self, tensor):
         if self.is_lost or self._process != os.getpid():
-            return without_graph(tensor)
+            return self._pack_lost(tensor)
         is_first = self.n_seen == 0
         i, entry = self._next(PACK)
         if entry is None or entry.shapes[0] != tensor.shape or is_first and not self._has_as_many_gradients(entry):
@@ -421,18 +436,28 @@ class Follower:
             if doer is not self:
                 return doer.pack(tensor)
             if self.is_lost:
-                return without_graph(tensor)
+                return self._pack_lost(tensor)
         number = entry.storage
         if number is None:  # no operator of the forward pass made it
             return tensor if in_backward() == -1 else without_graph(tensor)
         if not is_plain(tensor) or self._numbers.get(tensor.untyped_storage()._cdata) != number or \
                 self._version[number] != entry.version:
             self._lose()
-            return without_graph(tensor)
-        saved = _Saved()
-        saved.storage, saved.place, saved.entry, saved.is_changed = number, geometry(tensor), i, False
+            return self._pack_lost(tensor)
+        saved = _Saved(number, geometry(tensor), i)
         saved.bytes = tensor.untyped_storage() if number in self._over else None
         self._saved.setdefault(number, []).append(weakref.ref(saved))
+        return saved
+
+    def _pack_lost(self, tensor):
+        """After the plan was left. What the step did not make stays anyway."""
+        is_own = self._room is not None and self._process == os.getpid() and in_backward() == -1 and is_plain(tensor)
+        storage = tensor.untyped_storage() if is_own else None
+        if storage is None or storage._cdata not in self._numbers and not self._room.is_made(storage):
+            return without_graph(tensor)
+        saved = _Saved(None, geometry(tensor), -1)
+        with quietly():
+            self._room.keep(saved, storage, tensor._version)
         return saved
 
     def unpack(self, saved):
@@ -462,10 +487,12 @@ class Follower:
         return result
 
     def _is_there(self, saved):
-        held = self._table.get(saved.storage)
+        held = self._table.get(saved.storage) if saved.kept is None else None
         return saved.bytes is not None or held is not None and held[1] == self._version[saved.storage]
 
     def _unpacked(self, saved):
+        if saved.kept is not None:
+            return over(self._room.give(saved.kept), saved.place)
         storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
         if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
             self._numbers[storage._weak_ref()] = saved.storage
@@ -473,26 +500,73 @@ class Follower:
 
     def _lose(self):
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
-        to compute something again, so all that autograd wants is brought back now."""
+        to compute something again, so all that is gone and autograd wants is computed now."""
         self.is_longer = self.n_seen == len(self._moments)
         self.is_lost = True
         if self.is_guarded:  # else all is there, and stays
             self._recent = Recent(self._pager)
             self._recent.use_all()
         if in_backward() == -1:
-            self.restore()
+            self._keep_saved()
 
     def finish(self):
         self.restore()
         self._slab.settle()
         self.is_over = True
+        if self._room is not None:
+            self._room.close()
+
+    # ---- without a plan
+
+    def _is_counting(self):
+        return self._room is not None and self._room.is_counting()
+
+    def _keep_saved(self):
+        """From now on all that autograd wants is there or in the slab."""
+        if self.limit_bytes is None:
+            self.restore()
+            return
+        reserve = max((entry.inside_bytes + sum(self._recording.storages[number].n_bytes for _, number in entry.births)
+                       for entry in self._entries), default=0)
+        self._room = Room(self._slab, self.limit_bytes, reserve, self._count_all)
+        with quietly():
+            for number, saved in [(number, reference()) for number, found in sorted(self._saved.items()) for reference in found]:
+                if saved is not None and not saved.is_changed:
+                    self._keep(number, saved)
+        self._table.clear()
+        self._own.clear()
+        self._calls.clear()
+
+    def _keep(self, number, saved):
+        version = self._version[number]
+        slot, held = self._slots.get(number), self._table.get(number)
+        if saved.bytes is None and (held is None or held[1] != version) and slot is not None and slot[1] == version:
+            self._room.keep_slot(saved, slot[0])
+            return
+        storage = saved.bytes if saved.bytes is not None else self._bring_newest(number)
+        saved.bytes, self._table[number] = None, (storage, version)  # others may be computed from it
+        self._room.keep(saved, storage, None)
+        left = self._room.make_room()
+        for other, (storage, version) in tuple(self._table.items()) if left else ():
+            if storage._cdata in left and other not in self._slots:
+                del self._table[other]
+                self._slots[other] = left[storage._cdata], version
+
+    def _count_all(self):
+        """What is there, from now on: also what no tensor holds."""
+        count, self.measured = self.measured or Bytes.of_all_tensors(), None
+        for storage, _ in self._table.values():
+            count.see(storage)
+        if self._pager is not None:
+            self._pager.count = count
+        return count
 
     def restore(self):
         """Bring back all that autograd still wants."""
         with quietly():
             for reference in [reference for references in self._saved.values() for reference in references]:
                 saved = reference()
-                if saved is not None and saved.bytes is None and not saved.is_changed:
+                if saved is not None and saved.bytes is None and saved.kept is None and not saved.is_changed:
                     saved.bytes = self._bring_newest(saved.storage)
                     self._table[saved.storage] = saved.bytes, self._version[saved.storage]
 
