@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of sizes that vary, plainly and within a budget: how many steps pass it, and what they take.
+"""Steps of sizes that vary, or of other operators each, plainly and within a budget: how many steps pass it, and what they take.
 
     LIBRARY=build/release PYTHON bench/torch_sizes.py [-o FILE.csv] [--steps 60] [--shares 70 50 35] [NAME...]
 
 PYTHON has torch, torchvision and transformers; cc is needed, for the counter. The programs: `lengths`, a GPT-2 of 4 blocks with 4
 sequences of 32 to 512 words; `pairs`, a translator with 8 pairs of 16 to 128 words each; `images`, ResNet-18 with 8 images of
-64 to 160 points. A row is a program within a share of what its largest step needs: the steps whose peak, as
+64 to 160 points; `layers`, 8 layers of a transformer of which each step skips some; `trees`, 64 sequences of 24 vectors that are
+combined in another order in each step. A row is a program within a share of what its largest step needs: the steps whose peak, as
 tests/e2e/count_alloc.c counts it, is above the budget, plainly and with ebb; the time of all steps and of those of the second half
 over that of the same steps plainly (of the processor, one thread). Each run is a process of its own.
 """
@@ -65,7 +66,34 @@ def images(rng):
     return model, loss_of
 
 
-PROGRAMS = {made.__name__: made for made in (lengths, pairs, images)}
+def layers(rng):
+    import torch
+    from torch import nn
+    model = nn.ModuleList(nn.TransformerEncoderLayer(256, 4, 1024, 0.1, batch_first=True) for _ in range(8))
+
+    def loss_of():
+        x = torch.randn(8, 128, 256)
+        for layer in model:
+            x = layer(x) if rng.random() < 0.75 else x
+        return x.square().mean()
+    return model, loss_of
+
+
+def trees(rng):
+    import torch
+    from torch import nn
+    model = nn.Sequential(nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 256), nn.Tanh())
+
+    def loss_of():
+        nodes = list(torch.randn(24, 64, 256))
+        while len(nodes) > 1:
+            at = rng.randrange(len(nodes) - 1)
+            nodes[at:at + 2] = [model(torch.cat(nodes[at:at + 2], 1))]
+        return nodes[0].square().mean()
+    return model, loss_of
+
+
+PROGRAMS = {made.__name__: made for made in (lengths, pairs, images, layers, trees)}
 
 
 def run(name, budget, args):

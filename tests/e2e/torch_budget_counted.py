@@ -7,8 +7,10 @@ one and never above the budget, with all that operators take inside.
 
 COUNTER is count_alloc.c, built. Each network trains within the budgets below, or the least that ebb names.
 """
+import contextlib
 import gc
 import os
+import random
 import sys
 import warnings
 
@@ -67,6 +69,56 @@ def case(net, budget, spill, moves_all, counter):
            f"{', the least' if least else ''}: the counted peak"
     verdict(f"{name} is never above the budget", max(found) <= budget_bytes, found, budget_bytes, told)
     verdict(f"{name} is the planned one", planned * (1 - MOST_BELOW) <= max(found) <= planned, found, planned)
+
+
+class Skipping(nn.Module):
+    """Layers of which each step uses others."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(32, 2, 256, 0.1, batch_first=True) for _ in range(6))
+        self.used = random.Random(7)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) if self.used.random() < 0.75 else x
+        return x.square().mean()
+
+
+def skipping(budget, spill, moves_all, n_steps, counter):
+    """(losses and weights, the counted peak of each step, Budget or None)"""
+    gc.collect()
+    counter.peak()
+    before = counter.bytes
+    torch.manual_seed(5)
+    model, losses, found = Skipping(), [], []
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    held = {"model": model, "optimizer": optimizer} if moves_all else {}
+    fit = ebb.torch.Budget(budget, spill=spill, effort=0, **held) if budget else None
+    for _ in range(n_steps):
+        x = torch.randn(8, 32, 32)
+        gc.collect()
+        counter.peak()
+        with fit.step() if fit else contextlib.nullcontext():
+            optimizer.zero_grad()
+            loss = model(x)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        found.append(counter.peak() - before)
+    return [*losses, *(p.detach().clone() for p in model.parameters())], found, fit
+
+
+def unlike_steps(counter):
+    """A step that its plan does not foresee keeps the budget, too."""
+    n_steps = 16
+    plain, *_ = skipping(None, None, False, n_steps, counter)
+    for budget, spill, moves_all in ("60%", None, False), ("60%", folder, False), ("40%", folder, True):
+        got, found, fit = skipping(budget, spill, moves_all, n_steps, counter)
+        told, name = fit.summary(), f"steps unlike any plan, {budget}{' with a file' if spill else ''}{', all moves' if moves_all else ''}"
+        verdict(f"{name}: the same bits", all(a == b if isinstance(a, float) else torch.equal(a, b) for a, b in zip(plain, got)))
+        verdict(f"{name}: never above the budget", told["steps_unlike"] > 2 and max(found) <= told["budget_bytes"], found, told)
+        del got, fit
 
 
 def unused_graph(counter):
@@ -168,6 +220,7 @@ if __name__ == "__main__":
     for net, budget, spill in CASES:
         case(net, budget, spill, False, own)
     case("lstm", "40%", folder, True, own)
+    unlike_steps(own)
     unused_graph(own)
     inside(own)
     odd_blocks()

@@ -28,6 +28,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, 
 _MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a plan is made anew ...
 _STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
+_MAX_MEASURED = 2  # steps with a plan that none followed to its end
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -292,14 +293,15 @@ class Budget:
 
     def _follower(self, planned):
         self._current = planned
-        is_measured = not planned.n_followed
+        is_measured = not planned.n_followed and planned.n_measured < _MAX_MEASURED
+        planned.n_measured += is_measured
         if planned.fit.plan is None and not is_measured and not self._n_unlike:
             if self._pager is not None:
                 self._pager.all_back()
             return _follow.Watcher(planned.recording, self._gradient_bytes)
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other,
                                     self._gradient_bytes)
-        follower.spare_bytes, follower.limit_bytes = planned.spare_bytes, self._limit_bytes()
+        follower.spare_bytes, follower.limit_bytes = planned.spare_bytes, self._limit_bytes() - planned.more_bytes
         leavers = functools.cache(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
         follower.begin(leavers, Bytes.of_all_tensors if is_measured else None)
         if is_measured and not follower.is_lost and self._finds_more(planned, follower.measured.live):

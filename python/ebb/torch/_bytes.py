@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bytes of a step that is measured."""
-import torch
+import itertools
 
-from ._tensors import is_plain, tensors_alive
+from ._tensors import expired, forget, is_plain, tensors_alive
 
 
 class Bytes:
@@ -47,11 +47,12 @@ class Bytes:
         self.live += kept_bytes
 
     def bury(self):
-        for key in [key for key in self._known if torch.UntypedStorage._expired(key)]:
+        keys = tuple(self._known)
+        for key in itertools.compress(keys, map(expired, keys)):
             self.live -= self._known.pop(key)
-            torch.UntypedStorage._free_weak_ref(key)
+            forget(key)
 
     def close(self):
         for key in self._known:
-            torch.UntypedStorage._free_weak_ref(key)
+            forget(key)
         self._known.clear()

@@ -20,7 +20,7 @@ import weakref
 import torch
 
 from ..planning import AGAIN, DROP, IN, OUT
-from . import _inside
+from . import _inside, _schedule
 from ._bytes import Bytes
 from ._operators import tensors_in
 from ._pager import Recent
@@ -198,7 +198,7 @@ class Follower:
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
         return self._recording.is_whole or self.is_guarded or self.measured is not None or \
-            self._schedule.leaves_late or not self._slab.keeps_nothing() or self._is_counting()
+            self._schedule.leaves_late or not self._slab.keeps_nothing() or self._room is not None
 
     def begin_optimizer(self):
         """From now on operators use what rested."""
@@ -451,6 +451,8 @@ class Follower:
 
     def _pack_lost(self, tensor):
         """After the plan was left. What the step did not make stays anyway."""
+        if self._room is None and self.limit_bytes is not None and in_backward() == -1 and self._process == os.getpid():
+            self._keep_saved()
         is_own = self._room is not None and self._process == os.getpid() and in_backward() == -1 and is_plain(tensor)
         storage = tensor.untyped_storage() if is_own else None
         if storage is None or storage._cdata not in self._numbers and not self._room.is_made(storage):
@@ -518,9 +520,6 @@ class Follower:
 
     # ---- without a plan
 
-    def _is_counting(self):
-        return self._room is not None and self._room.is_counting()
-
     def _keep_saved(self):
         """From now on all that autograd wants is there or in the slab."""
         if self.limit_bytes is None:
@@ -528,7 +527,7 @@ class Follower:
             return
         reserve = max((entry.inside_bytes + sum(self._recording.storages[number].n_bytes for _, number in entry.births)
                        for entry in self._entries), default=0)
-        self._room = Room(self._slab, self.limit_bytes, reserve, self._count_all)
+        self._room = Room(self._slab, self.limit_bytes, reserve, self._count_all())
         with quietly():
             for number, saved in [(number, reference()) for number, found in sorted(self._saved.items()) for reference in found]:
                 if saved is not None and not saved.is_changed:
@@ -553,13 +552,22 @@ class Follower:
                 self._slots[other] = left[storage._cdata], version
 
     def _count_all(self):
-        """What is there, from now on: also what no tensor holds."""
-        count, self.measured = self.measured or Bytes.of_all_tensors(), None
-        for storage, _ in self._table.values():
+        """What is there, from now on. In a step that was like the recorded one it is what the schedule says, of which what is not held
+        here is taken to stay; else it is counted."""
+        is_known = self._moments and not self.has_sizes and in_backward() == -1
+        count, self.measured = self.measured or (Bytes() if is_known else Bytes.of_all_tensors()), None
+        for storage in (*(storage for storage, _ in self._table.values()), *self._bytes_of_saved()):
             count.see(storage)
+        if is_known:
+            at = self._moments[min(self.n_seen, len(self._moments) - 1)]
+            count.live = max(count.live, _schedule.live_bytes(self._schedule)[at])
         if self._pager is not None:
             self._pager.count = count
         return count
+
+    def _bytes_of_saved(self):
+        found = (reference() for references in self._saved.values() for reference in references)
+        return [saved.bytes for saved in found if saved is not None and saved.bytes is not None]
 
     def restore(self):
         """Bring back all that autograd still wants."""

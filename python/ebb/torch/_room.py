@@ -10,6 +10,8 @@ import weakref
 
 from ._tensors import alive, forget, is_plain, n_tensors_over
 
+_ROOM_PART = 32  # of the limit: what leaves at once beside what has to
+
 
 class _Kept:
     """A storage as it was when autograd saved something of it: `storage`, which is None once it left, or in the slab (`slot`).
@@ -42,20 +44,15 @@ class _Kept:
 
 
 class Room:
-    """limit_bytes: the most that is there at once. reserve_bytes: the most that an operator makes. count: a function that gives
-    the Bytes of all that is there, from now on."""
+    """limit_bytes: the most that is there at once. reserve_bytes: the most that an operator makes. count: Bytes of what is there,
+    which the room closes."""
 
     def __init__(self, slab, limit_bytes, reserve_bytes, count):
-        self._slab, self._limit, self._reserve, self._begin = slab, limit_bytes, reserve_bytes, count
-        self._count, self._is_full = None, False
+        self._slab, self._limit, self._reserve, self._count, self._is_full = slab, limit_bytes, reserve_bytes, count, False
         self._made, self._all, self._of = set(), [], {}  # keys of storages; weak references to what is kept, also by key
 
-    def is_counting(self):
-        return self._count is not None
-
     def close(self):
-        if self._count is not None:
-            self._count.close()
+        self._count.close()
 
     # ---- what autograd saves
 
@@ -73,8 +70,6 @@ class Room:
         self._hold(saved, _Kept(None, None, slot))
 
     def _hold(self, saved, kept):
-        if self._count is None:
-            self._count = self._begin()
         saved.kept = kept
         kept.saved.append(weakref.ref(saved))
         if len(kept.saved) == 1:
@@ -102,20 +97,22 @@ class Room:
             if is_plain(tensor):
                 storage = tensor.untyped_storage()
                 self._made.add(storage._cdata)
-                if self._count is not None:
-                    self._count.see(storage)
-        if self._count is not None:
-            self.make_room()
+                self._count.see(storage)
+        self.make_room()
 
     def is_made(self, storage):
         return storage._cdata in self._made
 
     def make_room(self, more_bytes=0):
         """For so many bytes, and for what an operator makes. Gives what left for it: {key of a storage: slot}."""
-        self._count.bury()
-        excess_bytes, left = self._count.live + more_bytes + self._reserve - self._limit, {}
-        if excess_bytes <= 0 or self._is_full:
+        left = {}
+        if self._excess(more_bytes) <= 0 or self._is_full:
             return left
+        self._count.bury()
+        excess_bytes = self._excess(more_bytes)
+        if excess_bytes <= 0:
+            return left
+        excess_bytes += self._limit // _ROOM_PART  # so that the next operators need not look
         kept = [one for one in (reference() for reference in self._all) if one is not None]
         self._all = [weakref.ref(one) for one in kept]
         for one in kept:
@@ -124,6 +121,10 @@ class Room:
                 self._move_out(one, left)
         self._count.bury()
         return left
+
+    def _excess(self, more_bytes):
+        """At most so much: what died since may be counted."""
+        return self._count.live + more_bytes + self._reserve - self._limit
 
     def _move_out(self, kept, left):
         try:

@@ -15,12 +15,12 @@ LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is n
 class Schedule:
     """before, after: {entry: actions (kind, storage; of AGAIN: entry)}. captured: the entries that are computed again.
     away: the storages that are away when the step begins. leaves_late: something is copied out in the backward pass.
-    recording: what it is for. leftovers: gradients that leave after their last use, each with the one of the step before,
+    recording: what it is for. course: what `_follow` found, or None. leftovers: gradients that leave after their last use, each with the one of the step before,
     or None."""
 
     def __init__(self, recording, actions, steps, leftovers=()):
         self.before, self.after = defaultdict(list), defaultdict(list)
-        self.recording, self.captured = recording, set()
+        self.recording, self.captured, self.course = recording, set(), None
         actions, gone = _adapted(actions, recording, steps, leftovers)
         self.away = _away_first(actions, recording) | {leftovers[number] for number in gone} - {None}
         last, waiting, is_leading = -1, [], True
@@ -144,13 +144,19 @@ class _Apart:
 
 def peak(schedule):
     """The most bytes of storages and inside of operators at once when a step follows the schedule."""
-    return _peak_and_end(schedule)[0]
+    return _follow(schedule)[0]
+
+
+def live_bytes(schedule):
+    """What is there after each entry of a step that follows the schedule."""
+    return _follow(schedule)[1]
 
 
 def spare_bytes(schedule):
     """How much a step may make after its last moment, when it is not compared any more, without more than the peak."""
     recording = schedule.recording
-    most, end = _peak_and_end(schedule)
+    most, after = _follow(schedule)
+    end = after[recording.last_use] if recording.last_use >= 0 else first_bytes(schedule)
     change = defaultdict(int)  # by what the recorded step makes then; it may have less of other things by that time
     for storage in recording.storages:
         for begin, gone, _ in storage.lives:
@@ -160,8 +166,14 @@ def spare_bytes(schedule):
     return max([most - end, *itertools.accumulate(change[i] for i in sorted(change))])
 
 
-def _peak_and_end(schedule):
-    """The peak, and what is there after the last moment."""
+def _follow(schedule):
+    """The peak, and what is there after each entry."""
+    if schedule.course is None:
+        schedule.course = _course(schedule)
+    return schedule.course
+
+
+def _course(schedule):
     recording, apart = schedule.recording, _Apart(schedule)
     storages, entries = recording.storages, recording.entries
     starts, ends, backs, apart_ends = defaultdict(list), defaultdict(list), {}, defaultdict(list)
@@ -183,7 +195,7 @@ def _peak_and_end(schedule):
               if life[0] < 0 and number not in apart.numbers]
     natural = {id(life): [_Copy(n_bytes, False)] for life, n_bytes in before}
     live = sum(n_bytes for _, n_bytes in before)
-    most = end = live + apart.live
+    most, after = live + apart.live, []
     held, last_back, saved = {}, {}, defaultdict(list)
     for entry in entries:
         if entry.kind == PACK and entry.storage is not None:
@@ -273,6 +285,5 @@ def _peak_and_end(schedule):
                     held[number] = own
         for action in schedule.after.get(i, ()):
             act(*action, i)
-        if i == recording.last_use:
-            end = live + apart.live
-    return most, end
+        after.append(live + apart.live)
+    return most, after

@@ -59,11 +59,12 @@ def is_made_of_tensors(types):
 
 def tensors_alive():
     """All tensors that Python has, and their gradients; not fake ones, which are beside any real step."""
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and not issubclass(type(thing), FakeTensor):
-            yield thing
-            if thing.is_leaf and thing.requires_grad and thing.grad is not None:
-                yield thing.grad
+    things = gc.get_objects()
+    kinds = {kind for kind in set(map(type, things)) if issubclass(kind, torch.Tensor) and not issubclass(kind, FakeTensor)}
+    for thing in [thing for thing in things if type(thing) in kinds]:
+        yield thing
+        if thing.is_leaf and thing.requires_grad and thing.grad is not None:
+            yield thing.grad
 
 
 def storage_of(tensor):
