@@ -33,7 +33,7 @@ def measured_throughout(name, program, look, ways):
     @contextlib.contextmanager
     def step(fit):
         for planned in fit._plans:
-            planned.n_followed, planned.peak_measured_bytes = 0, None
+            planned.n_followed, planned.n_lost, planned.peak_measured_bytes = 0, 0, None
         n_unlike = fit._n_unlike
         with fit.step():
             yield

@@ -28,7 +28,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, 
 _MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a plan is made anew ...
 _STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
-_MAX_MEASURED = 2  # steps with a plan that none followed to its end
+_MAX_LOST = 2  # steps that left a plan, which nobody followed to its end yet: the next ones are not measured
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -293,8 +293,7 @@ class Budget:
 
     def _follower(self, planned):
         self._current = planned
-        is_measured = not planned.n_followed and planned.n_measured < _MAX_MEASURED
-        planned.n_measured += is_measured
+        is_measured = not planned.n_followed and planned.n_lost < _MAX_LOST
         if planned.fit.plan is None and not is_measured and not self._n_unlike:
             if self._pager is not None:
                 self._pager.all_back()
@@ -442,6 +441,7 @@ class Budget:
             return
         if doer.is_lost:
             self._n_unlike += 1
+            planned.n_lost += 1
             self._kinds.note_unlike(doer.is_longer, not isinstance(doer, _follow.Watcher))
             return
         if doer.measured is not None:

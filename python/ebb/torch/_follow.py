@@ -24,7 +24,7 @@ from . import _inside, _schedule
 from ._bytes import Bytes
 from ._operators import tensors_in
 from ._pager import Recent
-from ._recording import OP, PACK, TOUCH, UNPACK
+from ._recording import OP, PACK, TOUCH, UNPACK, Entry
 from ._room import Room
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
@@ -528,28 +528,48 @@ class Follower:
         reserve = max((entry.inside_bytes + sum(self._recording.storages[number].n_bytes for _, number in entry.births)
                        for entry in self._entries), default=0)
         self._room = Room(self._slab, self.limit_bytes, reserve, self._count_all())
+        wanted = [(number, reference()) for number, found in sorted(self._saved.items()) for reference in found]
         with quietly():
-            for number, saved in [(number, reference()) for number, found in sorted(self._saved.items()) for reference in found]:
-                if saved is not None and not saved.is_changed:
-                    self._keep(number, saved)
+            gone = [one for one in wanted if one[1] is not None and not one[1].is_changed and not self._keep(*one)]
+            for number, saved in gone:
+                self._make_room(self._bytes_to_bring(number, self._version[number], set()))
+                self._table[number] = storage, _ = self._bring_newest(number), self._version[number]  # others may be computed from it
+                self._room.keep(saved, storage, None)
         self._table.clear()
         self._own.clear()
         self._calls.clear()
 
     def _keep(self, number, saved):
-        version = self._version[number]
-        slot, held = self._slots.get(number), self._table.get(number)
-        if saved.bytes is None and (held is None or held[1] != version) and slot is not None and slot[1] == version:
+        """Whether it is there or in the slab, where it is left."""
+        held, slot, version = self._table.get(number), self._slots.get(number), self._version[number]
+        if saved.bytes is not None or held is not None and held[1] == version:
+            self._room.keep(saved, saved.bytes if saved.bytes is not None else self._bring_newest(number), None)
+        elif slot is not None and slot[1] == version:
             self._room.keep_slot(saved, slot[0])
-            return
-        storage = saved.bytes if saved.bytes is not None else self._bring_newest(number)
-        saved.bytes, self._table[number] = None, (storage, version)  # others may be computed from it
-        self._room.keep(saved, storage, None)
-        left = self._room.make_room()
-        for other, (storage, version) in tuple(self._table.items()) if left else ():
-            if storage._cdata in left and other not in self._slots:
-                del self._table[other]
-                self._slots[other] = left[storage._cdata], version
+        saved.bytes = None
+        return saved.kept is not None
+
+    def _bytes_to_bring(self, number, version, seen):
+        """What is made on the way when a storage is computed again, beside what was `seen` to be."""
+        held, slot = self._table.get(number), self._slots.get(number)
+        if (number, version) in seen or held is not None and held[1] == version:
+            return 0
+        seen.add((number, version))
+        if slot is not None and slot[1] == version:
+            return slot[0].n_bytes
+        call = self._calls.get(self._made_by.get((number, version)))
+        entry = call.entry if call is not None else Entry(OP, False)
+        made = {*(other for _, other in entry.births), *entry.updates}
+        return entry.inside_bytes + sum(self._recording.storages[other].n_bytes for other in made) + sum(
+            self._bytes_to_bring(*other, seen) for other in entry.versions.items() if other[0] in self._version)
+
+    def _make_room(self, n_bytes):
+        """To compute something again."""
+        left = self._room.make_room(n_bytes)
+        for number, (storage, version) in tuple(self._table.items()) if left else ():
+            if storage._cdata in left and number not in self._slots:
+                del self._table[number]
+                self._slots[number] = left[storage._cdata], version
 
     def _count_all(self):
         """What is there, from now on. In a step that was like the recorded one it is what the schedule says, of which what is not held

@@ -48,7 +48,7 @@ class Room:
     which the room closes."""
 
     def __init__(self, slab, limit_bytes, reserve_bytes, count):
-        self._slab, self._limit, self._reserve, self._count, self._is_full = slab, limit_bytes, reserve_bytes, count, False
+        self._slab, self._limit, self.reserve_bytes, self._count, self._is_full = slab, limit_bytes, reserve_bytes, count, False
         self._made, self._all, self._of = set(), [], {}  # keys of storages; weak references to what is kept, also by key
 
     def close(self):
@@ -124,7 +124,7 @@ class Room:
 
     def _excess(self, more_bytes):
         """At most so much: what died since may be counted."""
-        return self._count.live + more_bytes + self._reserve - self._limit
+        return self._count.live + more_bytes + self.reserve_bytes - self._limit
 
     def _move_out(self, kept, left):
         try:
