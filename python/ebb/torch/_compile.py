@@ -11,6 +11,7 @@ value lives from its node to its last use, and parameters, inputs, outputs and g
 """
 import collections
 import operator
+import os
 import re
 import warnings
 
@@ -402,27 +403,31 @@ class Partitioner(CustomPartitionerFn):
             self._tell(budget, plain_bytes, plain_bytes, None, {})
             return plain
         program, machine = joint.program(), planning.Machine(self._machine)
-        limit = budget
-        for left in reversed(range(_TRIES)):
-            plan, is_least = self._plan(program, machine, limit if left else 1)
-            parts = _cut(module, joint, info, n_outputs, plan)
-            peak = peak_bytes(*parts, n_outputs)
-            if peak <= budget:
-                self._tell(budget, plain_bytes, peak, plan, joint.policy(plan.actions))
-                return parts
-            if is_least:
-                break
-            limit = max(1, limit - (peak - budget))
-        raise self._refusal(budget, plain_bytes, min(peak, plain_bytes) if is_free else peak)
 
-    def _plan(self, program, machine, limit):
-        """(a plan of at most so many bytes, False), or of the least that there is, and True."""
-        try:
-            return program.plan(limit, machine, effort=self._effort), False
-        except planning.NoFit as error:
-            if not error.least_budget_bytes:
-                raise DoesNotFit(str(error), 0) from None
-            return program.plan(error.least_budget_bytes, machine, effort=self._effort), True
+        def cut(plan):
+            parts = _cut(module, joint, info, n_outputs, plan)
+            return _Found(plan, parts, peak_bytes(*parts, n_outputs))
+        found = self._within(budget, budget, lambda limit: cut(_plan(program, machine, limit, 0)))
+        if found.peak_bytes > budget:
+            raise self._refusal(budget, plain_bytes, min(found.peak_bytes, plain_bytes) if is_free else found.peak_bytes)
+        if self._effort > 0:
+            longer = self._within(budget, found.limit, lambda limit: cut(_plan(program, machine, limit, self._effort)))
+            if longer.peak_bytes <= budget and longer.plan.iteration_ns < found.plan.iteration_ns:
+                found = longer
+        self._tell(budget, plain_bytes, found.peak_bytes, found.plan, joint.policy(found.plan.actions))
+        return found.parts
+
+    @staticmethod
+    def _within(budget, limit, found_for):
+        """What is found for the largest limit, from this one down, whose graphs are within the budget; or for the least that there
+        is."""
+        for left in reversed(range(_TRIES)):
+            found = found_for(limit if left else 1)
+            found.limit = limit
+            if found.peak_bytes <= budget or found.plan.peak_bytes > limit:
+                break
+            limit = max(1, limit - (found.peak_bytes - budget))
+        return found
 
     @staticmethod
     def _refusal(budget, plain_bytes, least_bytes):
@@ -438,6 +443,26 @@ class Partitioner(CustomPartitionerFn):
             "budget_bytes": budget, "plain_bytes": plain_bytes, "peak_planned_bytes": peak,
             "recomputed_ops": plan.n_recomputed_steps if plan else 0, "recomputed_s": plan.again_ns / 1e9 if plan else 0.0,
             "policy": policy})
+
+
+class _Found:
+    """A plan, its two graphs, and their peak. limit: that the plan was asked for."""
+
+    limit = None
+
+    def __init__(self, plan, parts, peak):
+        self.plan, self.parts, self.peak_bytes = plan, parts, peak
+
+
+def _plan(program, machine, limit, effort):
+    """A plan of at most so many bytes, or of the least that there is."""
+    n_threads = min(4, os.cpu_count() or 1)
+    try:
+        return program.plan(limit, machine, effort=effort, n_threads=n_threads)
+    except planning.NoFit as error:
+        if not error.least_budget_bytes:
+            raise DoesNotFit(str(error), 0) from None
+        return program.plan(error.least_budget_bytes, machine, effort=effort, n_threads=n_threads)
 
 
 def compile(model, budget, backend="inductor", machine=None, effort=1, dynamic=False, **how):
