@@ -244,6 +244,7 @@ typedef struct ebb_best_lane {
     bool has_draft;
     double time_ns; /* of at, estimated; INFINITY: there is none, or it is above the limit with what is wasted */
     bool is_stale;  /* at does not count what is wasted now */
+    bool has_moved; /* at is another one since the last round */
     ebb_rng rng;
     ebb_refine_options options;
     ebb_status status; /* of its last round, and the message */

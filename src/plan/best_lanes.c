@@ -74,6 +74,7 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
 
 static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     double time_ns = INFINITY;
+    l->has_moved = false;
     if (!l->has_draft) { return EBB_OK; }
     const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
@@ -82,6 +83,7 @@ static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     if (st == EBB_OK) { ebb__draft_swap(&l->at, &l->found); }
     l->time_ns = time_ns;
     l->is_stale = st != EBB_OK;
+    l->has_moved = true;
     return EBB_OK;
 }
 

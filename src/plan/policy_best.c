@@ -410,9 +410,23 @@ static void forget_waste(search *s) {
     for (size_t p = 0; p <= s->view.n_steps; p++) { s->waste[p] -= s->waste[p] / FORGOTTEN; }
 }
 
+static bool has_moved(const search *s) {
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        if (s->lanes.lane[i].has_moved) { return true; }
+    }
+    return false;
+}
+
+static bool has_waste(const search *s) {
+    for (size_t p = 0; p <= s->view.n_steps; p++) {
+        if (s->waste[p] > 0) { return true; }
+    }
+    return false;
+}
+
 /* Local search in all lanes, in parts; after each, the fastest of their drafts that can be placed is taken. If there
  * are faster ones than before and none of them can, what is above the budget counts as waste where it is; else a part
- * of that is forgotten. A round ends with what can be placed, if there is time. */
+ * of that is forgotten. A round ends with what can be placed, if there is time; or early, if no lane found anything. */
 static ebb_status refine(search *s) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const uint64_t n_looks = (has_copies ? COPIES_LOOKS : LANE_LOOKS) / LANE_PARTS;
@@ -423,6 +437,8 @@ static ebb_status refine(search *s) {
         EBB_TRY(place_lanes(s, &is_over));
         if (is_over) {
             waste_over(s);
+        } else if (!has_moved(s) && !has_waste(s)) {
+            break;
         } else {
             forget_waste(s);
         }

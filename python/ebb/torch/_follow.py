@@ -200,11 +200,13 @@ class Follower:
         return self._recording.is_whole or self.is_guarded or self.measured is not None or \
             self._schedule.leaves_late or not self._slab.keeps_nothing() or self._room is not None
 
-    def begin_optimizer(self):
+    def begin_optimizer(self, _):
         """From now on operators use what rested."""
         if self.rests:
             self.rests, self.is_guarded, self.unseen = False, True, ()
             self.wake()
+
+    end_optimizer = staticmethod(lambda: None)
 
     def sees_optimizer(self):
         return self.n_seen < len(self._moments) or self.sees_backward()

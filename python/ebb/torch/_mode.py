@@ -77,19 +77,22 @@ def _begin_optimizer(optimizer, args, kwargs):
     if note is not None:
         note(optimizer)
     modes, own = _get_current_dispatch_mode_stack(), active.get(id(optimizer))
+    has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if own is not None and own.doer.is_guarded and own not in modes:
         raise RuntimeError("ebb: an optimizer whose state may be away steps on another thread than the step of its Budget")
     for mode in modes if in_backward() == -1 else ():  # in it a guard that ended would not come back
         if isinstance(mode, Mode):
-            mode.doer.begin_optimizer()
+            mode.doer.begin_optimizer(has_closure)
     mode = _get_current_dispatch_mode()
-    has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():
         _here.aside = optimizer, mode
         mode.leave()
 
 
 def _end_optimizer(optimizer, *_):
+    for mode in _get_current_dispatch_mode_stack():
+        if isinstance(mode, Mode):
+            mode.doer.end_optimizer()
     aside = getattr(_here, "aside", None)
     if aside is not None and aside[0] is optimizer:
         _here.aside = None

@@ -52,7 +52,7 @@ class Recorder:
 
     is_lost, rests, is_wanted, measured, unseen = False, False, False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
-    begin_backward = begin_optimizer = staticmethod(lambda: None)
+    begin_backward = staticmethod(lambda: None)
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None, gradient_bytes=lambda: None):
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
@@ -65,7 +65,7 @@ class Recorder:
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
         self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
-        self._leaves, self._is_over = [], False
+        self._leaves, self._is_over, self._is_updating = [], False, False
 
     def begin(self, owned=None):
         gc.collect()
@@ -113,6 +113,13 @@ class Recorder:
     def note_optimizer(self):
         """One steps."""
         self._n_optimizer_steps += 1
+
+    def begin_optimizer(self, has_closure):
+        """What it computes is never computed again; but a closure of its own may have a forward pass."""
+        self._is_updating = not has_closure
+
+    def end_optimizer(self):
+        self._is_updating = False
 
     def touch(self, tensor):
         """Its memory is used beside the operators, up to the next moment."""
@@ -289,7 +296,7 @@ class Recorder:
 
     def _before(self, entry, repeat, args, kwargs, tensors):
         """What is needed to run the operator once more; None: it cannot be, or need not."""
-        if entry.is_backward or not all(self._is_plain(tensor) for tensor in tensors):
+        if entry.is_backward or self._is_updating or not all(self._is_plain(tensor) for tensor in tensors):
             return None
         if any(self._storages[number].maker is None for number in entry.updates) and not repeat.is_batch_norm:
             return None
