@@ -512,6 +512,7 @@ def misuse():
     raises("a budget above all", ValueError, "more than a step needs", lambda: ebb.torch.Budget("150%"))
     raises("a folder that is not there", ValueError, "no folder", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
     raises("a folder that is a file", ValueError, "is a file", lambda: ebb.torch.Budget("1GiB", spill=__file__))
+    raises("half an effort", ValueError, "effort is", lambda: ebb.torch.Budget("1GiB", effort=0.5))
     raises("no folder at all", ValueError, "spill is", lambda: ebb.torch.Budget("1GiB", spill=3))
     raises("a model that is none", TypeError, "model", lambda: ebb.torch.Budget("1GiB", model=3))
     raises("an optimizer that is none", TypeError, "optimizer", lambda: ebb.torch.Budget("1GiB", optimizer=3))

@@ -28,7 +28,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, 
 _MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a plan is made anew ...
 _STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
-_MAX_LOST = 2  # steps that left a plan, which nobody followed to its end yet: the next ones are not measured
+_MAX_LOST = 2  # steps that left a plan before any followed it to its end; then steps are not measured any more
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -128,6 +128,8 @@ class Budget:
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
         check_spill(spill, ("ram", "none"))
+        if not isinstance(effort, int) or effort < 0:
+            raise ValueError(f"ebb: effort is a whole number from 0 up, not {effort!r}")
         self._asked, self._teller = budget, _say.Teller(quiet)
         self._spill, self._effort = None if spill == "none" else spill, effort
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
@@ -439,16 +441,16 @@ class Budget:
         planned = self._current
         if planned is None:
             return
+        if doer.measured is not None:
+            doer.measured.close()
+        if doer.has_grown():
+            self._n_unlike += 1
+            self._grow(planned, doer.larger)
+            return
         if doer.is_lost:
             self._n_unlike += 1
             planned.n_lost += 1
             self._kinds.note_unlike(doer.is_longer, not isinstance(doer, _follow.Watcher))
-            return
-        if doer.measured is not None:
-            doer.measured.close()
-        if doer.larger:
-            self._n_unlike += 1
-            self._grow(planned, doer.larger)
             return
         if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
             planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)

@@ -404,14 +404,15 @@ class Partitioner(CustomPartitionerFn):
             return plain
         program, machine = joint.program(), planning.Machine(self._machine)
 
-        def cut(plan):
+        def found_for(limit, effort):
+            plan = _plan(program, machine, limit, effort)
             parts = _cut(module, joint, info, n_outputs, plan)
-            return _Found(plan, parts, peak_bytes(*parts, n_outputs))
-        found = self._within(budget, budget, lambda limit: cut(_plan(program, machine, limit, 0)))
+            return _Found(limit, plan, parts, peak_bytes(*parts, n_outputs))
+        found = self._within(budget, budget, lambda limit: found_for(limit, 0))
         if found.peak_bytes > budget:
             raise self._refusal(budget, plain_bytes, min(found.peak_bytes, plain_bytes) if is_free else found.peak_bytes)
         if self._effort > 0:
-            longer = self._within(budget, found.limit, lambda limit: cut(_plan(program, machine, limit, self._effort)))
+            longer = self._within(budget, found.limit, lambda limit: found_for(limit, self._effort))
             if longer.peak_bytes <= budget and longer.plan.iteration_ns < found.plan.iteration_ns:
                 found = longer
         self._tell(budget, plain_bytes, found.peak_bytes, found.plan, joint.policy(found.plan.actions))
@@ -423,7 +424,6 @@ class Partitioner(CustomPartitionerFn):
         is."""
         for left in reversed(range(_TRIES)):
             found = found_for(limit if left else 1)
-            found.limit = limit
             if found.peak_bytes <= budget or found.plan.peak_bytes > limit:
                 break
             limit = max(1, limit - (found.peak_bytes - budget))
@@ -446,12 +446,10 @@ class Partitioner(CustomPartitionerFn):
 
 
 class _Found:
-    """A plan, its two graphs, and their peak. limit: that the plan was asked for."""
+    """A plan that was asked for within a limit, its two graphs, and their peak."""
 
-    limit = None
-
-    def __init__(self, plan, parts, peak):
-        self.plan, self.parts, self.peak_bytes = plan, parts, peak
+    def __init__(self, limit, plan, parts, peak):
+        self.limit, self.plan, self.parts, self.peak_bytes = limit, plan, parts, peak
 
 
 def _plan(program, machine, limit, effort):

@@ -8,11 +8,11 @@ operators computed again, from the arguments and the random state that they had 
 What may leave by itself (_recording.py) is away between uses as the plan says. What is away and used all the same comes
 back first.
 
-Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor
-that autograd saves or wants back, is compared with the recording; sizes may differ (_sizes.py). At the first that
-differs otherwise the plan is left: from
-then on everything is kept, and what is gone already is brought back when it is wanted, in whatever order. So results
-never depend on the step being like the recorded one; only memory does.
+Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor that autograd
+saves or wants back, is compared with the recording; sizes may differ (_sizes.py). At the first that differs otherwise the plan is
+left. In the forward pass all that is gone and that autograd still wants is then computed once more, and stays or moves out as the
+budget has room (_room.py); in the backward pass what is gone is brought back when it is wanted, in whatever order. So results never
+depend on the step being like the recorded one.
 """
 import os
 import weakref
@@ -79,7 +79,7 @@ class Follower:
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
         self._before, self._after, self._apart = schedule.before, schedule.after, {*recording.uses, *schedule.away}
         self.is_lost, self.is_longer, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, False, 0
-        self.has_sizes, self.larger = False, {}
+        self.has_sizes, self._is_too_large, self.larger, self._is_compared = False, False, {}, False  # the last: though lost
         self._has_unpacked, self._more = False, Bytes()
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
         self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
@@ -92,7 +92,9 @@ class Follower:
     def __del__(self):
         for key in self._numbers:
             forget(key)
-        self._more.close()
+        for counted in (self._more, self.measured, self._room):  # of a step that raised
+            if counted is not None:
+                counted.close()
 
     def begin(self, owned=None, measured=None):
         """Before anything runs, what is away is what the plan says. owned: gives {key of a storage: (storage, owner, tensors)}."""
@@ -116,7 +118,7 @@ class Follower:
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
-        if self.is_lost:
+        if self.is_lost and self._room is None:
             self._keep_saved()
         if not (self._recording.is_whole or self.is_guarded or self.measured is not None):
             self.unseen = passes
@@ -189,7 +191,7 @@ class Follower:
     # ---- the step
 
     def begin_backward(self):
-        """From now on a hook may write without being seen what was made until now."""
+        """A hook may write what was made until now unseen, so its versions are noted."""
         for number, result in self._results.items():
             tensor = result() if number not in self._watched else None
             if tensor is not None:
@@ -200,7 +202,7 @@ class Follower:
         return self._recording.is_whole or self.is_guarded or self.measured is not None or \
             self._schedule.leaves_late or not self._slab.keeps_nothing() or self._room is not None
 
-    def begin_optimizer(self, _):
+    def begin_optimizer(self, has_closure):
         """From now on operators use what rested."""
         if self.rests:
             self.rests, self.is_guarded, self.unseen = False, True, ()
@@ -215,6 +217,8 @@ class Follower:
         if types and is_made_of_tensors(types):
             return NotImplemented
         if self._process != os.getpid():
+            if self.is_guarded:
+                self._pager.use(list(repeat_of(func).operator.tensors(args, kwargs)))
             return func(*args, **kwargs)
         is_apart = not self._recording.is_whole and in_backward() != -1
         if is_apart and not (self._slab.leaving or self.is_guarded or self.is_lost or self.measured is not None):
@@ -227,12 +231,41 @@ class Follower:
     def _call_lost(self, repeat, args, kwargs):
         """What an operator gives after the plan was left."""
         result = self._call(repeat, args, kwargs)
+        self._note_lost(repeat, args, kwargs, result)
+        if self._is_compared and in_backward() == -1:
+            self._compare_lost(repeat, args, tensors_in(result))
+        return result
+
+    def _note_lost(self, repeat, args, kwargs, result):
+        """What an operator wrote and made, after the plan was left."""
         if in_backward() == -1:
             self._note_changes(repeat, args, kwargs)
         if self._room is not None:
             with quietly():
                 self._room.made(tensors_in(result))
-        return result
+
+    def _compare_lost(self, repeat, args, tensors):
+        """A step that was left because tensors are larger than recorded may be like the recorded one in all else."""
+        if repeat.is_bookkeeping or repeat.is_view or self.n_seen == len(self._moments):
+            return
+        entry = self._entries[self._moments[self.n_seen]]
+        self.n_seen += 1
+        self._is_compared = entry.func is repeat.func and are_alike(shapes_of(args), entry.shapes)
+        for at, number in entry.births if self._is_compared else ():
+            if at < len(tensors) and is_plain(tensors[at]):
+                self._note_size(number, tensors[at].untyped_storage().nbytes())
+
+    def _note_size(self, number, n_bytes):
+        """Whether the budget may have no room for a storage that is larger than recorded."""
+        recorded = self._recording.storages[number].n_bytes
+        if n_bytes <= recorded:
+            return False
+        self.larger[number] = n_bytes
+        return self.limit_bytes is not None and not self._recording.is_whole and _schedule.peak(self._schedule) * n_bytes > self.limit_bytes * recorded
+
+    def has_grown(self):
+        """Whether the step was like the recorded one, but larger."""
+        return bool(self.larger) and (not self.is_lost or self._is_compared and self.n_seen == len(self._moments))
 
     def _call(self, repeat, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
@@ -308,6 +341,8 @@ class Follower:
         self.n_seen += 1
         if i in self._before:
             self._act(self._before[i])
+            if self.is_lost:
+                return self._call_lost(repeat, args, kwargs)
         if i in self._schedule.captured:
             call = self._capture(repeat, i, entry, args, kwargs)
             if call is None:
@@ -315,6 +350,9 @@ class Follower:
                 return self._call_lost(repeat, args, kwargs)
         self._expected = entry.versions
         result = self._call(repeat, args, kwargs)
+        if self.is_lost:  # it used what is away
+            self._note_lost(repeat, args, kwargs, result)
+            return result
         for number in entry.updates:
             if number in self._version:
                 if number in self._saved:
@@ -325,8 +363,10 @@ class Follower:
                 if number in self._table:
                     self._table[number] = self._storage_written(repeat, args, kwargs, number), version
                     self._own.discard(number)
-        if entry.births and not self._note_births(i, entry, tensors_in(result)):
-            self._lose()
+        is_alike = not entry.births or self._note_births(i, entry, tensors_in(result))
+        if not is_alike or self._is_too_large:
+            self._lose(is_compared=is_alike)
+            self._note_lost(repeat, args, kwargs, result)
             return result
         if i in self._after:
             self._act(self._after[i])
@@ -377,8 +417,7 @@ class Follower:
             storage = tensors[at].untyped_storage()
             if storage.nbytes() == 0:
                 return False
-            if storage.nbytes() > self._recording.storages[number].n_bytes:
-                self.larger[number] = storage.nbytes()
+            self._is_too_large |= self._note_size(number, storage.nbytes())
             if self._recording.is_held(number):
                 self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
@@ -453,6 +492,9 @@ class Follower:
 
     def _pack_lost(self, tensor):
         """After the plan was left. What the step did not make stays anyway."""
+        if self._is_compared and self.n_seen < len(self._moments):
+            _, entry = self._next(PACK)
+            self._is_compared = entry is not None and are_alike([tensor.shape], entry.shapes)
         if self._room is None and self.limit_bytes is not None and in_backward() == -1 and self._process == os.getpid():
             self._keep_saved()
         is_own = self._room is not None and self._process == os.getpid() and in_backward() == -1 and is_plain(tensor)
@@ -474,6 +516,8 @@ class Follower:
                     not self._has_unpacked and (entry.gradient_bytes or 0) < self._gradient_bytes():
                 self._lose()
             self._has_unpacked = True
+        elif self._is_compared and self.n_seen < len(self._moments):
+            self._is_compared = self._next(UNPACK)[1] is not None
         if isinstance(saved, torch.Tensor):
             if self.is_over and self._pager is not None:  # a graph that outlived its step
                 with quietly():
@@ -502,11 +546,11 @@ class Follower:
             self._numbers[storage._weak_ref()] = saved.storage
         return over(storage, saved.place)
 
-    def _lose(self):
+    def _lose(self, is_compared=False):
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
         to compute something again, so all that is gone and autograd wants is computed now."""
         self.is_longer = self.n_seen == len(self._moments)
-        self.is_lost = True
+        self.is_lost, self._is_compared = True, is_compared
         if self.is_guarded:  # else all is there, and stays
             self._recent = Recent(self._pager)
             self._recent.use_all()
@@ -535,11 +579,11 @@ class Follower:
             gone = [one for one in wanted if one[1] is not None and not one[1].is_changed and not self._keep(*one)]
             for number, saved in gone:
                 self._make_room(self._bytes_to_bring(number, self._version[number], set()))
-                self._table[number] = storage, _ = self._bring_newest(number), self._version[number]  # others may be computed from it
+                storage = self._bring_newest(number)
+                self._table[number] = storage, self._version[number]  # others may be computed from it
                 self._room.keep(saved, storage, None)
         self._table.clear()
         self._own.clear()
-        self._calls.clear()
 
     def _keep(self, number, saved):
         """Whether it is there or in the slab, where it is left."""
@@ -574,8 +618,8 @@ class Follower:
                 self._slots[number] = left[storage._cdata], version
 
     def _count_all(self):
-        """What is there, from now on. In a step that was like the recorded one it is what the schedule says, of which what is not held
-        here is taken to stay; else it is counted."""
+        """What is there, from now on. If the step was like the recorded one so far, that is what the schedule says, and what is not
+        held here is taken to stay; else it is counted."""
         is_known = self._moments and not self.has_sizes and in_backward() == -1
         count, self.measured = self.measured or (Bytes() if is_known else Bytes.of_all_tensors()), None
         for storage in (*(storage for storage, _ in self._table.values()), *self._bytes_of_saved()):
@@ -612,6 +656,8 @@ class Follower:
 
     def _do_all(self, actions):
         for kind, target in actions:
+            if self.is_lost:
+                return
             if kind != AGAIN and target in self._apart:
                 self._do_apart(kind, target)
             elif kind == LAST_DROP or kind == DROP:
@@ -763,7 +809,8 @@ class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
     is_lost = is_longer = has_acted = is_guarded = rests = has_sizes = False
-    recomputed_ops, measured, larger = 0, None, {}
+    recomputed_ops, measured = 0, None
+    has_grown = staticmethod(lambda: False)
 
     def __init__(self, recording, gradient_bytes):
         self._shapes, self._left = recording.saved_shapes, recording.n_optimizer_steps

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What autograd saves in a step that no plan is followed in: it stays while there is room within the budget, else it leaves, the
-oldest first.
+"""What autograd saves in a step without a plan: it stays in memory while the budget has room; after that the oldest moves to the
+slab.
 
-Autograd wants back first what it saved last. So what leaves is away for as long as can be, and in the backward pass there is
-more and more room. Nothing is computed again: in such a step nobody knows what is written next. How much an operator makes is
-not known before it ran either, so room is left for the most that one of the recorded step made.
+Autograd asks first for what it saved last, so the oldest stays away longest. Nothing is computed again, because what it was made
+from may be overwritten. How much an operator makes is not known before it ran, so room is left for the most that one of the
+recorded step made.
 """
+import itertools
+import os
 import weakref
 
-from ._tensors import alive, forget, is_plain, n_tensors_over
+from ._tensors import alive, forget, is_plain, is_resident_only, n_tensors_over
 
 _ROOM_PART = 32  # of the limit: what leaves at once beside what has to
 
@@ -21,15 +23,15 @@ class _Kept:
     __slots__ = ("key", "storage", "version", "slot", "back", "saved", "__weakref__")
 
     def __init__(self, storage, version, slot):
-        self.key, self.storage, self.version, self.slot = storage and storage._weak_ref(), storage, version, slot
-        self.back, self.saved = None, []
+        self.key = storage._weak_ref() if storage is not None else None
+        self.storage, self.version, self.slot, self.back, self.saved = storage, version, slot, None, []
 
     def __del__(self):
         for key in (self.key, self.back):
             if key is not None:
                 forget(key)
 
-    def bytes(self):
+    def storage_and_is_new(self):
         """A storage with its bytes, and whether it was brought back for that."""
         storage = self.storage
         if storage is None and self.back is not None:
@@ -48,22 +50,31 @@ class Room:
     which the room closes."""
 
     def __init__(self, slab, limit_bytes, reserve_bytes, count):
-        self._slab, self._limit, self.reserve_bytes, self._count, self._is_full = slab, limit_bytes, reserve_bytes, count, False
-        self._made, self._all, self._of = set(), [], {}  # keys of storages; weak references to what is kept, also by key
+        self._slab, self._limit, self._reserve, self._count = slab, limit_bytes, reserve_bytes, count
+        self._process, self._is_slab_full = os.getpid(), False
+        self._made, self._all = set(), []  # keys of storages; weak references to all that is kept
+        self._of = {}  # {key of a storage: weak references to what is kept of it, for each version}
 
     def close(self):
-        self._count.close()
+        """The step is over; what is kept stays as it is, for a graph that outlives it."""
+        if self._count is not None:
+            self._count.close()
+            self._count = None
 
     # ---- what autograd saves
 
     def keep(self, saved, storage, version):
         """The bytes of a saved tensor are those of a storage."""
-        found = self._of.get(storage._cdata, lambda: None)()
-        if found is None or found.version != version:
+        found = next((kept for kept in self._kept_of(storage) if kept.version == version), None)
+        if found is None:
             found = _Kept(storage, version, None)
-            self._of[storage._cdata] = weakref.ref(found)
+            self._of[storage._cdata] = [weakref.ref(kept) for kept in (*self._kept_of(storage), found)]
         self._hold(saved, found)
         self._count.see(storage)
+
+    def _kept_of(self, storage):
+        found = (reference() for reference in self._of.get(storage._cdata, ()))
+        return [kept for kept in found if kept is not None and kept.key == storage._cdata]
 
     def keep_slot(self, saved, slot):
         """The bytes of a saved tensor are in the slab already."""
@@ -77,15 +88,14 @@ class Room:
 
     def saved_of(self, storage):
         """References to what autograd holds of a storage."""
-        kept = self._of.get(storage._cdata, lambda: None)()
-        return kept.saved if kept is not None and kept.key == storage._cdata else ()
+        return list(itertools.chain.from_iterable(kept.saved for kept in self._kept_of(storage)))
 
     def give(self, kept):
         """A storage with its bytes."""
-        if kept.storage is None:
+        if kept.storage is None and self._count is not None:
             self.make_room(kept.slot.n_bytes)
-        storage, is_new = kept.bytes()
-        if is_new:
+        storage, is_new = kept.storage_and_is_new()
+        if is_new and self._count is not None:
             self._count.see(storage)
         return storage
 
@@ -106,7 +116,7 @@ class Room:
     def make_room(self, more_bytes=0):
         """For so many bytes, and for what an operator makes. Gives what left for it: {key of a storage: slot}."""
         left = {}
-        if self._excess(more_bytes) <= 0 or self._is_full:
+        if self._excess(more_bytes) <= 0 or self._is_slab_full or self._process != os.getpid():
             return left
         self._count.bury()
         excess_bytes = self._excess(more_bytes)
@@ -116,7 +126,7 @@ class Room:
         kept = [one for one in (reference() for reference in self._all) if one is not None]
         self._all = [weakref.ref(one) for one in kept]
         for one in kept:
-            if excess_bytes > 0 and one.storage is not None and n_tensors_over(one.storage) == 0 and not self._is_full:
+            if excess_bytes > 0 and not self._is_slab_full and self._may_leave(one):
                 excess_bytes -= one.storage.nbytes()
                 self._move_out(one, left)
         self._count.bury()
@@ -124,11 +134,16 @@ class Room:
 
     def _excess(self, more_bytes):
         """At most so much: what died since may be counted."""
-        return self._count.live + more_bytes + self.reserve_bytes - self._limit
+        return self._count.live + more_bytes + self._reserve - self._limit
+
+    @staticmethod
+    def _may_leave(kept):
+        """Whether it is there, and only for autograd."""
+        return kept.storage is not None and n_tensors_over(kept.storage) == 0 and not is_resident_only(kept.storage)
 
     def _move_out(self, kept, left):
         try:
             left[kept.key] = kept.slot = self._slab.out(kept.storage)
             kept.storage = None
         except OSError:  # where it was to go there is no room either
-            self._is_full = True
+            self._is_slab_full = True
