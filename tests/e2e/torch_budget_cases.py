@@ -622,7 +622,7 @@ def summary_is_a_table():
 
 def writes_what_is_saved():
     """As PyTorch, ebb refuses to go on with other bytes: in the steps that are recorded, and in those that follow."""
-    for bad in (0, 1, 3):
+    for bad, writes_weight in [(bad, writes_weight) for bad in (0, 1, 3) for writes_weight in (False, True)]:
         model = net()
         optimizer, fit = torch.optim.AdamW(model.parameters(), 1e-3), ebb.torch.Budget("70%", effort=EFFORT)
 
@@ -632,11 +632,12 @@ def writes_what_is_saved():
                     optimizer.zero_grad()
                     h = torch.sigmoid(model[:9](data(i)[0]))
                     y = model[9:](h)
-                    if i == bad:
-                        h[:, 3] += 1
+                    with torch.set_grad_enabled(not writes_weight):
+                        if i == bad:
+                            (model[12].weight if writes_weight else h)[:, 3] += 1
                     y.sum().backward()
                     optimizer.step()
-        raises(f"what was saved is written, step {bad}", RuntimeError, "changed in place", train)
+        raises(f"{'a weight' if writes_weight else 'what was saved'} is written, step {bad}", RuntimeError, "changed in place", train)
 
 
 def all_moves(budget, make, spill=folder, n_steps=6):

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 import torch_budget_cases as cases
-from torch_budget import EFFORT, verdict
+from torch_budget import EFFORT, raises, verdict
 from torch_budget_cases import WAYS, accumulates, are_same, backward, compare, data, least_or, net, one, run
 
 import ebb.torch
@@ -218,6 +218,55 @@ def writes_unseen():
             verdict(f"a new hook writes, with {spill and 'a file' or 'no file'}: told", "was changed in place" in str(error), error)
 
 
+def saves_twice(a):
+    """What is saved, saved again for nothing, and written."""
+    a.sigmoid() * a, a * a.exp()
+    return a.add_(1).sum()
+
+
+def saves_parts(a):
+    """Two parts of a storage are saved, each before another write."""
+    parts = a.clone()
+    first = parts[:10] ** 3
+    parts[20:30] = 0.5
+    second = parts[20:30] ** 3
+    parts[:10] = 0.25
+    return first.sum() + second.sum()
+
+
+def writes_in_unlike_steps():
+    """What autograd saved is written in a step that left its plan: as PyTorch, ebb refuses to go on."""
+    def train(write):
+        model = net()
+        optimizer, fit = torch.optim.AdamW(model.parameters(), 1e-3), ebb.torch.Budget("70%", effort=EFFORT)
+        for i in range(5):
+            with fit.step():
+                optimizer.zero_grad()
+                h = model[:3](data(i)[0])
+                y = model[3](h)
+                y = y + write(h) if i == 4 else y
+                functional.cross_entropy(model[4:](y), data(i)[1]).backward()
+                optimizer.step()
+    for write in (saves_twice, saves_parts):
+        raises(f"an unlike step that {write.__name__.replace('_', ' ')}", RuntimeError, "changed in place", lambda: train(write))
+
+
+def reads_in_a_child():
+    """A process that is forked within a step finds what is away."""
+    def steps(model, optimizer, step):
+        ends = []
+        for i in range(4):
+            with step():
+                one(model, optimizer, *data(i))
+                child = os.fork() if i == 3 else None
+                if child == 0:
+                    os._exit(0 if all(parameter.isfinite().all() for parameter in model.parameters()) else 1)
+                ends += [os.waitpid(child, 0)[1]] if child else []
+        return ends
+    ends, _, fit = least_or("5%", lambda share: run(steps, share, "ram", True))
+    verdict("a child finds parameters that are away", ends == [0] and fit.summary()["moved_out_bytes"] > 0, ends)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     QUICK = "accumulation and clipping", "saving in each step", "empty steps", "two sizes, one of them not seen first"
@@ -227,5 +276,7 @@ if __name__ == "__main__":
         measured_throughout(name, *PROGRAMS[name], ways)
     if not sys.argv[2:]:
         writes_unseen()
+        writes_in_unlike_steps()
+        reads_in_a_child()
     import torch_budget
     sys.exit(torch_budget.status)

@@ -29,8 +29,8 @@ from ._room import Room
 from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._sizes import are_alike, within
-from ._steps import CHANGED, note_written
-from ._tensors import expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, n_modes, over, quietly, \
+from ._steps import note_written
+from ._tensors import CHANGED, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, n_modes, over, quietly, \
     storage_of, without_graph
 
 
@@ -58,15 +58,23 @@ class _Call:
 
 
 class Follower:
-    """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
-    other: a function that gives what follows the step when its first moment is another one than recorded, which may be this one
-    if only sizes differ; None: nothing does. has_sizes: some differed. larger: {storage: bytes} of those that were larger.
-    gradient_bytes: a function that counts those of all gradients. measured: a Bytes that measures it, or None. is_lost: it was
-    not like the recorded one; is_longer: because it went on where that one had ended. spare_bytes: how much it may make
-    there, given by whoever begins it; limit_bytes: the most that is there at once where the plan is left, too, or None. is_guarded: operators may use what is away, and bring it back. rests: what may be away is
-    the optimizer's state, which _guard.py looks after until the optimizer steps; operators do not. unseen: the ids of operators
-    that need not be looked at. Whoever begins a follower that rests gives it `watch(page)`, which has a page looked after and
-    says whether it may leave, and `wake()`, which ends that."""
+    """One step.
+
+    pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
+    other: a function that gives what follows the step when its first moment is another one than recorded, which may be this
+    one if only sizes differ; None: nothing does. gradient_bytes: a function that counts those of all gradients.
+
+    Given by whoever begins it: spare_bytes, how much it may make after the last moment; limit_bytes, the most that may be there once the
+    plan was left, or None; and where it rests, `watch(page)`, which has a page looked after and says whether it may leave, and
+    `wake()`, which ends that.
+
+    What others look at:
+    is_lost     it was not like the recorded one; is_longer: because it went on where that one had ended
+    has_sizes   sizes differed; larger: {storage: bytes} of those that were larger
+    measured    a Bytes that measures it, or None
+    is_guarded  operators may use what is away, and bring it back
+    rests       what may be away is the optimizer's state, which _guard.py looks after until the optimizer steps; operators do not
+    unseen      the ids of operators that need not be looked at"""
 
     unseen, rests, spare_bytes, limit_bytes = (), False, float("inf"), None
     watch, wake = staticmethod(lambda page: True), staticmethod(lambda: None)

@@ -13,7 +13,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _get_current_dispatch_mode_stack
 
-from ._tensors import in_backward
+from ._tensors import CHANGED, in_backward
 
 active = {}  # {id of a Budget's optimizer: the mode of the step that runs}
 # aside: (optimizer, the mode that is not active while it steps), or None. note: is told of each optimizer that steps, or None
@@ -54,11 +54,17 @@ class Mode(TorchDispatchMode):
             return self.doer.dispatch(func, types, args, kwargs or {})
 
     def pack(self, tensor):
+        """What stays a tensor gets its version with it, which PyTorch does not look at where there are hooks."""
         with torch._C.DisableTorchFunction():
-            return self.doer.pack(tensor)
+            saved = self.doer.pack(tensor)
+            return (saved, saved._version) if isinstance(saved, torch.Tensor) else saved
 
     def unpack(self, saved):
         with torch._C.DisableTorchFunction():
+            if type(saved) is tuple:
+                saved, version = saved
+                if saved._version != version:
+                    raise RuntimeError(CHANGED)
             return self.doer.unpack(saved)
 
     def touch(self, tensor):

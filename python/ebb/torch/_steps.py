@@ -24,11 +24,8 @@ from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
 from ._reckoned import reckoned_ns
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
-from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, is_resident_only, \
+from ._tensors import CHANGED, alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, is_resident_only, \
     over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
-
-CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
-
 
 class _Saved:
     """What autograd holds in place of a tensor. is_changed: its bytes were written since."""

@@ -16,6 +16,7 @@ alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak referen
 in_backward = torch._C._current_graph_task_id  # -1: not
 n_modes = torch._C._len_torch_dispatch_stack  # dispatch modes that are active
 _set_grad = torch._C._set_grad_enabled
+CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
