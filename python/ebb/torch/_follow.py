@@ -503,10 +503,11 @@ class Follower:
         if self._is_compared and self.n_seen < len(self._moments):
             _, entry = self._next(PACK)
             self._is_compared = entry is not None and are_alike([tensor.shape], entry.shapes)
-        if self._room is None and self.limit_bytes is not None and in_backward() == -1 and self._process == os.getpid():
+        if self.limit_bytes is None or in_backward() != -1 or self._process != os.getpid():
+            return without_graph(tensor)
+        if self._room is None:
             self._keep_saved()
-        is_own = self._room is not None and self._process == os.getpid() and in_backward() == -1 and is_plain(tensor)
-        storage = tensor.untyped_storage() if is_own else None
+        storage = tensor.untyped_storage() if is_plain(tensor) else None
         if storage is None or storage._cdata not in self._numbers and not self._room.is_made(storage):
             return without_graph(tensor)
         saved = _Saved(None, geometry(tensor), -1)
@@ -549,7 +550,7 @@ class Follower:
     def _unpacked(self, saved):
         if saved.kept is not None:
             return over(self._room.give(saved.kept), saved.place)
-        storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
+        storage = self._bring_saved(saved)
         if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
             self._numbers[storage._weak_ref()] = saved.storage
         return over(storage, saved.place)
@@ -582,10 +583,10 @@ class Follower:
         reserve = max((entry.inside_bytes + sum(self._recording.storages[number].n_bytes for _, number in entry.births)
                        for entry in self._entries), default=0)
         self._room = Room(self._slab, self.limit_bytes, reserve, self._count_all())
-        wanted = [(number, reference()) for number, found in sorted(self._saved.items()) for reference in found]
+        wanted = sorted((saved for saved in self._all_saved() if not saved.is_changed), key=lambda saved: saved.storage)
         with quietly():
-            gone = [one for one in wanted if one[1] is not None and not one[1].is_changed and not self._keep(*one)]
-            for number, saved in gone:
+            for saved in [saved for saved in wanted if not self._keep(saved)]:
+                number = saved.storage
                 self._make_room(self._bytes_to_bring(number, self._version[number], set()))
                 storage = self._bring_newest(number)
                 self._table[number] = storage, self._version[number]  # others may be computed from it
@@ -593,12 +594,12 @@ class Follower:
         self._table.clear()
         self._own.clear()
 
-    def _keep(self, number, saved):
+    def _keep(self, saved):
         """Whether it is there or in the slab, where it is left."""
-        held, slot, version = self._table.get(number), self._slots.get(number), self._version[number]
-        if saved.bytes is not None or held is not None and held[1] == version:
-            self._room.keep(saved, saved.bytes if saved.bytes is not None else self._bring_newest(number), None)
-        elif slot is not None and slot[1] == version:
+        slot = self._slots.get(saved.storage)
+        if self._is_there(saved):
+            self._room.keep(saved, self._bring_saved(saved), None)
+        elif slot is not None and slot[1] == self._version[saved.storage]:
             self._room.keep_slot(saved, slot[0])
         saved.bytes = None
         return saved.kept is not None
@@ -630,8 +631,9 @@ class Follower:
         held here is taken to stay; else it is counted."""
         is_known = self._moments and not self.has_sizes and in_backward() == -1
         count, self.measured = self.measured or (Bytes() if is_known else Bytes.of_all_tensors()), None
-        for storage in (*(storage for storage, _ in self._table.values()), *self._bytes_of_saved()):
-            count.see(storage)
+        for storage in (*(storage for storage, _ in self._table.values()), *(saved.bytes for saved in self._all_saved())):
+            if storage is not None:
+                count.see(storage)
         if is_known:
             at = self._moments[min(self.n_seen, len(self._moments) - 1)]
             count.live = max(count.live, _schedule.live_bytes(self._schedule)[at])
@@ -639,16 +641,16 @@ class Follower:
             self._pager.count = count
         return count
 
-    def _bytes_of_saved(self):
-        found = (reference() for references in self._saved.values() for reference in references)
-        return [saved.bytes for saved in found if saved is not None and saved.bytes is not None]
+    def _all_saved(self):
+        """What autograd still holds of what was saved before the plan was left."""
+        found = [reference() for references in self._saved.values() for reference in references]
+        return [saved for saved in found if saved is not None]
 
     def restore(self):
         """Bring back all that autograd still wants."""
         with quietly():
-            for reference in [reference for references in self._saved.values() for reference in references]:
-                saved = reference()
-                if saved is not None and saved.bytes is None and saved.kept is None and not saved.is_changed:
+            for saved in self._all_saved():
+                if saved.bytes is None and saved.kept is None and not saved.is_changed:
                     saved.bytes = self._bring_newest(saved.storage)
                     self._table[saved.storage] = saved.bytes, self._version[saved.storage]
 
@@ -785,6 +787,9 @@ class Follower:
                     storage = self._see(storage.clone())
             written[key] = storage
         return written[key]
+
+    def _bring_saved(self, saved):
+        return saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
 
     def _bring_newest(self, number):
         return self._bring(number, self._version[number], {})

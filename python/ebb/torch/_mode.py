@@ -78,6 +78,11 @@ class Mode(TorchDispatchMode):
         super().__enter__()
 
 
+def _doers():
+    """Of the steps that run on this thread."""
+    return [mode.doer for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Mode)]
+
+
 def _begin_optimizer(optimizer, args, kwargs):
     note = getattr(_here, "note", None)
     if note is not None:
@@ -86,9 +91,8 @@ def _begin_optimizer(optimizer, args, kwargs):
     has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
     if own is not None and own.doer.is_guarded and own not in modes:
         raise RuntimeError("ebb: an optimizer whose state may be away steps on another thread than the step of its Budget")
-    for mode in modes if in_backward() == -1 else ():  # in it a guard that ended would not come back
-        if isinstance(mode, Mode):
-            mode.doer.begin_optimizer(has_closure)
+    for doer in _doers() if in_backward() == -1 else ():  # in it a guard that ended would not come back
+        doer.begin_optimizer(has_closure)
     mode = _get_current_dispatch_mode()
     if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():
         _here.aside = optimizer, mode
@@ -96,9 +100,8 @@ def _begin_optimizer(optimizer, args, kwargs):
 
 
 def _end_optimizer(optimizer, *_):
-    for mode in _get_current_dispatch_mode_stack():
-        if isinstance(mode, Mode):
-            mode.doer.end_optimizer()
+    for doer in _doers():
+        doer.end_optimizer()
     aside = getattr(_here, "aside", None)
     if aside is not None and aside[0] is optimizer:
         _here.aside = None
@@ -109,9 +112,8 @@ def _unseen(engine):
     """The engine, of whose operators nothing is seen if nothing has to be."""
     @functools.wraps(engine)
     def run(*args, **kwargs):
-        for mode in _get_current_dispatch_mode_stack():
-            if isinstance(mode, Mode):
-                mode.doer.begin_backward()
+        for doer in _doers():
+            doer.begin_backward()
         mode = _get_current_dispatch_mode()
         if not isinstance(mode, Mode) or mode.doer.sees_backward():
             return engine(*args, **kwargs)

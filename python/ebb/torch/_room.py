@@ -67,24 +67,28 @@ class Room:
         """The bytes of a saved tensor are those of a storage."""
         found = next((kept for kept in self._kept_of(storage) if kept.version == version), None)
         if found is None:
-            found = _Kept(storage, version, None)
+            found = self._new(storage, version, None)
             self._of[storage._cdata] = [weakref.ref(kept) for kept in (*self._kept_of(storage), found)]
         self._hold(saved, found)
         self._count.see(storage)
 
     def _kept_of(self, storage):
         found = (reference() for reference in self._of.get(storage._cdata, ()))
-        return [kept for kept in found if kept is not None and kept.key == storage._cdata]
+        return [kept for kept in found if kept is not None]
 
     def keep_slot(self, saved, slot):
         """The bytes of a saved tensor are in the slab already."""
-        self._hold(saved, _Kept(None, None, slot))
+        self._hold(saved, self._new(None, None, slot))
 
-    def _hold(self, saved, kept):
+    def _new(self, *of):
+        kept = _Kept(*of)
+        self._all.append(weakref.ref(kept))
+        return kept
+
+    @staticmethod
+    def _hold(saved, kept):
         saved.kept = kept
         kept.saved.append(weakref.ref(saved))
-        if len(kept.saved) == 1:
-            self._all.append(weakref.ref(kept))
 
     def saved_of(self, storage):
         """References to what autograd holds of a storage."""

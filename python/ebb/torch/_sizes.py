@@ -51,12 +51,16 @@ def serves(recording, known_by, gradient_bytes):
 
 def shrinkage(recording, known_by):
     """How many times the most that any tensor of a step's first moment is smaller than the recorded one."""
-    return max((most / max(1, mine) for mine, most in _sizes(known_by[2], recording.first.shapes)), default=1)
+    return _most_times((most, mine) for mine, most in _sizes(known_by[2], recording.first.shapes))
 
 
 def growth(recording, known_by):
     """How many times the most that any tensor of a step's first moment is larger than the recorded one."""
-    return max((mine / max(1, most) for mine, most in _sizes(known_by[2], recording.first.shapes)), default=1)
+    return _most_times(_sizes(known_by[2], recording.first.shapes))
+
+
+def _most_times(pairs):
+    return max((a / max(1, b) for a, b in pairs), default=1)
 
 
 def structure(recording):
