@@ -338,4 +338,8 @@ void ebb__best_find_drag(const ebb_policy_input *input, ebb_best_drag *drag);
 ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
                           double *time_ns_out);
 
+/* Move each drop whose copy out is still going on to where its bytes are free: before the first action that begins when
+ * the copy has ended, or that waits for it. Its time does not change, and its load says how much is taken in fact. */
+ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, ebb_draft *draft);
+
 #endif

@@ -72,11 +72,22 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
 
 /* ---- a round ------------------------------------------------------------------------------------ */
 
+/* Local search knows no time but that of computing. So the load has to count what is taken until a copy has ended, and
+ * afterwards copies in go up again as far as what is computed now asks for. */
+static ebb_status search_lane(const ebb_best_lanes *lanes, lane *l) {
+    const ebb_policy_input *input = lanes->input;
+    const bool has_copies = ebb__has_tiers(input->tier_bytes);
+    if (has_copies) { EBB_TRY(ebb__best_settle(input, &l->walk.drag, &l->at)); }
+    EBB_TRY(ebb__best_refine(&l->walk, &l->at, &l->options, &l->found));
+    if (!has_copies) { return EBB_OK; }
+    return ebb__draft_move_up(&l->found, input->program, input->machine, input->limit_bytes, false, input->early_in);
+}
+
 static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     double time_ns = INFINITY;
     l->has_moved = false;
     if (!l->has_draft) { return EBB_OK; }
-    const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
+    const ebb_status st = search_lane(lanes, l);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->walk.drag, &l->found, &time_ns)); }
     if (!l->is_stale && time_ns >= l->time_ns) { return EBB_OK; }

@@ -12,8 +12,12 @@
  *                missing, with some chance
  *      prune     of what was put in, and of some others, take out what there is room for
  *
- * It stays if it costs less, or, as in simulated annealing, a little more; else it is taken back. Copies stay as they
- * are. A trial costs the stretches that it touches, and is counted in looks at nodes and tensors.
+ * Where tensors are copied, a trial may also begin with an exchange: something that is computed again is copied
+ * instead, and a tensor of at least its size, which was copied, is not. The copies are where the old ones were, so they
+ * take no longer. How many there are, and when, does not change.
+ *
+ * A trial stays if it costs less, or, as in simulated annealing, a little more; else it is taken back. It costs the
+ * stretches that it touches, and is counted in looks at nodes and tensors.
  *
  * Ruin and repair as a search is of Schrimpf et al. (Journal of Computational Physics 159, 2000); dropping by cost for
  * bytes is DTR's (Kirisame et al., ICLR 2021, section 4.1).
@@ -30,6 +34,7 @@
 #define MAX_WINDOW 4096u /* nodes above the limit that are looked at together */
 #define VISITS_A_LOOK 4u
 #define TRIAL_LOOKS 16u /* that a trial takes at least */
+#define EXCHANGES 16u   /* copies that are looked at, to exchange one */
 #define N_TRIED 6u      /* others that are pruned in a trial */
 #define SLACK 0.002     /* of computing: what a trial may cost before it is pruned */
 #define LUCK 1.0        /* at most, of a trial's luck: the deviation of what prices are multiplied by; log 2 */
@@ -52,6 +57,7 @@ typedef struct refiner {
     uint32_t low, high;  /* places: outside of these the load is not above the limit */
     uint64_t first_look; /* the walk's count when it began */
     uint32_t group;      /* of chains that are made for one another */
+    uint32_t exchanged;  /* the copy for which this trial put in the spare one; NONE */
     ebb_status status;   /* of what went wrong in a trial, except that it was not possible */
 } refiner;
 
@@ -536,13 +542,79 @@ static bool shift_one(refiner *r) {
     return put_recipe(r, recipe, before);
 }
 
+/* The touch of a chain's first node that makes the largest tensor. */
+static uint32_t find_largest(const refiner *r, uint32_t first) {
+    const ebb_tape_node *node = node_of(r, first);
+    uint32_t largest = NONE;
+    for (uint32_t i = 0; i < node->n_touches; i++) {
+        const uint32_t t = node->first_touch + i;
+        if (!touch_of(r, t)->fresh) { continue; }
+        const bool is_larger =
+            largest == NONE || r->tape.bytes[touch_of(r, t)->tensor] > r->tape.bytes[touch_of(r, largest)->tensor];
+        largest = is_larger ? t : largest;
+    }
+    return largest;
+}
+
+/* Whether what a touch makes again can be copied instead of another tensor, at the same places: it was there before,
+ * unused all the while, and is no larger, so that its copies take no longer. */
+static bool can_exchange(const refiner *r, const ebb_tape_copy *copy, uint32_t made) {
+    const ebb_tape_touch *touch = touch_of(r, made);
+    const uint32_t prev = touch->prev, own = touch->tensor, other = node_of(r, copy->out)->action.target;
+    if (prev == NONE || own == other || r->tape.bytes[own] > r->tape.bytes[other]) { return false; }
+    if (touch_of(r, prev)->label > node_of(r, copy->out)->label || ebb__tape_drops(&r->tape, touch_of(r, prev)->node)) {
+        return false;
+    }
+    return node_of(r, copy->in)->label < touch->label && !r->w->view.tensors[own].persistent &&
+           !node_of(r, copy->out)->is_closed && !node_of(r, copy->drop)->is_closed && !node_of(r, copy->in)->is_closed;
+}
+
+static bool put_copy_node(refiner *r, uint32_t n, uint32_t old) {
+    if (!note(r, n)) { return false; }
+    ebb__tape_link(&r->tape, n, old);
+    return true;
+}
+
+static bool take_copy_node(refiner *r, uint32_t n) {
+    if (!note(r, n)) { return false; }
+    ebb__tape_unlink(&r->tape, n);
+    return true;
+}
+
+/* Copy what a chain makes, instead of what a copy moves. */
+static bool exchange(refiner *r, uint32_t idx, uint32_t first, uint32_t made) {
+    const ebb_tape_copy old = r->tape.copies.data[idx], *spare = &r->tape.spare;
+    const uint32_t from = node_of(r, touch_of(r, touch_of(r, made)->prev)->node)->place;
+    const uint32_t drop = node_of(r, old.drop)->place;
+    look_at(r, from < drop ? from : drop, node_of(r, first)->place);
+    ebb__tape_set_spare(&r->tape, &old, touch_of(r, made)->tensor);
+    r->exchanged = idx;
+    return put_copy_node(r, spare->out, old.out) && put_copy_node(r, spare->drop, old.drop) &&
+           put_copy_node(r, spare->in, old.in) && take_copy_node(r, old.in) && take_copy_node(r, old.drop) &&
+           take_copy_node(r, old.out) && can_go(r, first) && remove_chain(r, first, 0);
+}
+
+/* Copy a tensor that is computed again, and no longer copy another one. */
+static bool exchange_one(refiner *r) {
+    if (r->tape.copies.n == 0 || r->tape.again.n == 0) { return false; }
+    const uint32_t n = r->tape.again.data[ebb__rng_below(r->rng, r->tape.again.n)], first = find_first(r, n);
+    const uint32_t made = find_largest(r, first);
+    for (uint32_t i = 0; made != NONE && i < EXCHANGES; i++) {
+        const uint32_t idx = (uint32_t)ebb__rng_below(r->rng, r->tape.copies.n);
+        if (can_exchange(r, &r->tape.copies.data[idx], made)) { return exchange(r, idx, first, made); }
+    }
+    return false;
+}
+
 /* Make one trial; false: it is to be taken back. */
 static bool make_trial(refiner *r) {
     r->low = UINT32_MAX;
     r->high = 0;
     r->luck_idx = (uint32_t)ebb__rng_below(r->rng, LUCKS);
-    const uint64_t kind = ebb__rng_below(r->rng, 5);
+    const uint64_t kind = ebb__rng_below(r->rng, r->tape.copies.n > 0 ? 7 : 5);
     const bool is_shift = kind == 0, is_drop = kind == 1;
+    r->exchanged = NONE;
+    if (kind >= 5) { return exchange_one(r) && repair(r) && prune_some(r); }
     if (is_shift && !shift_one(r)) { return false; }
     if (is_drop && !drop_one(r)) { return false; }
     if (!is_drop && (!is_shift || ebb__rng_below(r->rng, 2) == 0) && !remove_some(r)) { return false; }
@@ -552,9 +624,17 @@ static bool make_trial(refiner *r) {
 /* A node that is not on the tape may be used again. */
 static void let_go(refiner *r, uint32_t n) {
     ebb_tape_node *node = node_of(r, n);
-    if (node->is_linked || node->label == 0) { return; } /* 0: it has been let go */
+    if (node->is_linked || node->label == 0 || node->action.kind != EBB_ACT_AGAIN) { return; } /* 0: let go before */
     node->label = 0;
     ebb__tape_release(&r->tape, n);
+}
+
+/* The copy that was exchanged is the spare one from now on. */
+static void take_spare(refiner *r) {
+    ebb_tape_copy *copy = &r->tape.copies.data[r->exchanged];
+    const ebb_tape_copy was = *copy;
+    *copy = r->tape.spare;
+    r->tape.spare = was;
 }
 
 /* The trial is over: what it took out, or put in and took back, is let go. */
@@ -620,6 +700,7 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
         const bool is_taken = make_trial(r) && r->tape.again_ns <= old_ns + loss_ns;
         if (r->status != EBB_OK) { return r->status; }
         if (!is_taken) { take_back(r, 0); }
+        if (is_taken && r->exchanged != NONE) { take_spare(r); }
         end_move(r);
         EBB_ASSERT(EBB_DEBUG < 2 || ebb__tape_is_valid(&r->tape));
         if (r->tape.again_ns >= best_ns - 0.5) { continue; }

@@ -22,14 +22,33 @@ typedef struct timing {
     ebb_program_view view;
     content *tensor;
     ebb_best_pending *pending;
+    uint64_t *drop; /* the actions of those that are pending */
     size_t n_pending;
     uint64_t pending_bytes, load;
     double engine_ns[EBB_MAX_ENGINES], busy_ns[EBB_MAX_ENGINES];
-    double slowed_ns; /* by copies */
+    double slowed_ns;  /* by copies */
+    uint64_t at;       /* the action at hand */
+    uint64_t *settled; /* [n actions]: of a drop, the action before which its bytes are free; NULL: nobody asks */
 } timing;
 
 static uint64_t rounded(const timing *x, uint32_t t) {
     return ebb_align_up(x->view.tensors[t].size_bytes, x->view.alignment);
+}
+
+/* The bytes of a pending drop are free before the action at hand. */
+static void take_pending(timing *x, size_t i) {
+    if (x->settled != NULL) { x->settled[x->drop[i]] = x->at; }
+    x->pending_bytes -= x->pending[i].bytes;
+    x->pending[i] = x->pending[--x->n_pending];
+    x->drop[i] = x->drop[x->n_pending];
+}
+
+/* Those whose copies have ended, and that of a tensor that comes back. */
+static void settle(timing *x, double now_ns, uint32_t tensor) {
+    for (size_t i = x->n_pending; x->settled != NULL && i-- > 0;) {
+        const bool is_own = x->draft->actions.data[x->drop[i]].action.target == tensor;
+        if (is_own || x->pending[i].end_ns <= now_ns) { take_pending(x, i); }
+    }
 }
 
 /* When what is pending leaves room for the load. */
@@ -41,8 +60,7 @@ static double wait_for_room(timing *x, double now_ns) {
             if (x->pending[i].end_ns < x->pending[first].end_ns) { first = i; }
         }
         now_ns = fmax(now_ns, x->pending[first].end_ns);
-        x->pending_bytes -= x->pending[first].bytes;
-        x->pending[first] = x->pending[--x->n_pending];
+        take_pending(x, first);
     }
     return now_ns;
 }
@@ -55,11 +73,14 @@ static void compute(timing *x, const ebb_action *action) {
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const uint32_t t = x->view.accesses[step->first_access + i].tensor;
         if (x->tensor[t].present) { start_ns = fmax(start_ns, x->tensor[t].ready_ns); }
-        if (!x->tensor[t].present) { x->load += rounded(x, t); }
+        if (x->tensor[t].present) { continue; }
+        settle(x, 0, t);
+        x->load += rounded(x, t);
         x->tensor[t].present = true;
     }
     x->load += scratch;
     start_ns = wait_for_room(x, start_ns);
+    settle(x, start_ns, UINT32_MAX);
     x->load -= scratch;
     x->engine_ns[EBB_COMPUTE] = start_ns + (double)ebb_machine_step_time_ns(x->input->machine, choice);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -79,6 +100,7 @@ static void copy(timing *x, const ebb_action *action) {
         x->input->machine, in ? action->tier : EBB_DEVICE, in ? EBB_DEVICE : action->tier, rounded(x, action->target));
     double start_ns = fmax(x->engine_ns[engine], in ? c->copied_ns : c->ready_ns);
     if (in) {
+        settle(x, 0, action->target);
         x->load += rounded(x, action->target);
         start_ns = wait_for_room(x, fmax(start_ns, x->engine_ns[EBB_COMPUTE]));
     }
@@ -96,6 +118,7 @@ static void drop(timing *x, uint32_t t) {
     x->load -= rounded(x, t);
     x->tensor[t].present = false;
     if (x->tensor[t].copied_ns <= x->engine_ns[EBB_COMPUTE]) { return; }
+    x->drop[x->n_pending] = x->at;
     x->pending[x->n_pending++] = (ebb_best_pending){.end_ns = x->tensor[t].copied_ns, .bytes = rounded(x, t)};
     x->pending_bytes += rounded(x, t);
 }
@@ -107,6 +130,7 @@ static double run(timing *x) {
     }
     for (size_t a = 0; a < x->draft->actions.n; a++) {
         const ebb_action *action = &x->draft->actions.data[a].action;
+        x->at = a;
         switch (action->kind) {
         case EBB_ACT_RUN:
         case EBB_ACT_AGAIN: compute(x, action); break;
@@ -141,14 +165,62 @@ void ebb__best_find_drag(const ebb_policy_input *input, ebb_best_drag *drag) {
     }
 }
 
-ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
-                          double *time_ns_out) {
-    timing x = {.input = input, .drag = drag, .draft = draft, .view = ebb__plan_view(input->program)};
+/* settled may be NULL. */
+static ebb_status time_draft(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
+                             uint64_t *settled, double *time_ns_out) {
+    timing x = {
+        .input = input, .drag = drag, .draft = draft, .view = ebb__plan_view(input->program), .settled = settled};
     x.tensor = ebb__alloc(input->mem, x.view.n_tensors, sizeof *x.tensor);
     x.pending = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.pending);
-    const ebb_status st = x.tensor != NULL && x.pending != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    x.drop = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.drop);
+    const ebb_status st = x.tensor != NULL && x.pending != NULL && x.drop != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     if (st == EBB_OK) { *time_ns_out = run(&x); }
     ebb__free(input->mem, x.tensor);
     ebb__free(input->mem, x.pending);
+    ebb__free(input->mem, x.drop);
+    return st;
+}
+
+ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
+                          double *time_ns_out) {
+    return time_draft(input, drag, draft, NULL, time_ns_out);
+}
+
+/* Each drop goes before the action that settled names, in the order of the drops. */
+static void move_drops(const uint64_t *settled, ebb_draft *draft, uint64_t *first, uint64_t *next,
+                       ebb_draft_action *sorted) {
+    const size_t n = draft->actions.n;
+    size_t at = 0;
+    for (size_t a = 0; a <= n; a++) { first[a] = UINT64_MAX; }
+    for (size_t a = n; a-- > 0;) {
+        if (settled[a] == a) { continue; }
+        next[a] = first[settled[a]];
+        first[settled[a]] = a;
+    }
+    for (size_t a = 0; a <= n; a++) {
+        for (uint64_t drop = first[a]; drop != UINT64_MAX; drop = next[drop]) {
+            sorted[at++] = draft->actions.data[drop];
+        }
+        if (a < n && settled[a] == a) { sorted[at++] = draft->actions.data[a]; }
+    }
+    EBB_ASSERT(at == n);
+    for (size_t a = 0; a < n; a++) { sorted[a].bound = EBB_DRAFT_FIXED; }
+    if (n > 0) { memcpy(draft->actions.data, sorted, n * sizeof *sorted); }
+}
+
+ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, ebb_draft *draft) {
+    const size_t n = draft->actions.n;
+    double time_ns = 0;
+    ebb_bump bump;
+    ebb__bump_init(&bump, input->mem);
+    uint64_t *settled = ebb__bump_alloc(&bump, n + 1, sizeof *settled);
+    uint64_t *first = ebb__bump_alloc(&bump, n + 1, sizeof *first);
+    uint64_t *next = ebb__bump_alloc(&bump, n + 1, sizeof *next);
+    ebb_draft_action *sorted = ebb__bump_alloc(&bump, n + 1, sizeof *sorted);
+    ebb_status st = settled != NULL && first != NULL && next != NULL && sorted != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t a = 0; st == EBB_OK && a < n; a++) { settled[a] = a; }
+    if (st == EBB_OK) { st = time_draft(input, drag, draft, settled, &time_ns); }
+    if (st == EBB_OK) { move_drops(settled, draft, first, next, sorted); }
+    ebb__bump_fini(&bump);
     return st;
 }

@@ -42,11 +42,11 @@
 #define MIN_ROUND_WALKS 100u
 #define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
-#define LANE_LOOKS (ROUND_LOOKS / 5)    /* of local search, for each lane in each round */
-#define COPIES_LOOKS (ROUND_LOOKS / 16) /* the same where there are copies, which it does not change */
-#define MAX_PLACED 2u                   /* drafts of lanes, in one round */
-#define LANE_PARTS 4u                   /* of a round of local search; up to twice as many */
-#define FORGOTTEN 4u                    /* of what is known to be wasted: a part, with each draft that can be placed */
+#define LANE_LOOKS (ROUND_LOOKS / 5)   /* of local search, for each lane in each round */
+#define COPIES_LOOKS (ROUND_LOOKS / 8) /* the same where there are copies, which annealing changes as well */
+#define MAX_PLACED 2u                  /* drafts of lanes, in one round */
+#define LANE_PARTS 4u                  /* of a round of local search; up to twice as many */
+#define FORGOTTEN 4u                   /* of what is known to be wasted: a part, with each draft that can be placed */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define PARTS 100                         /* of a round, that are told */
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */

@@ -194,6 +194,14 @@ static void enter_again(ebb_tape *tape, uint32_t n) {
     tape->again_ns += tape->w->step_ns[tape->nodes.data[n].action.target];
 }
 
+static void leave_again(ebb_tape *tape, uint32_t n) {
+    const node_t *node = &tape->nodes.data[n];
+    const uint32_t last = tape->again.data[--tape->again.n];
+    tape->again.data[node->again_idx] = last;
+    tape->nodes.data[last].again_idx = node->again_idx;
+    tape->again_ns -= tape->w->step_ns[node->action.target];
+}
+
 static void relabel(ebb_tape *tape) {
     uint64_t label = GAP;
     for (uint32_t n = tape->begin; n != NONE; n = tape->links.data[n].next, label += GAP) {
@@ -219,7 +227,7 @@ void ebb__tape_link(ebb_tape *tape, uint32_t n, uint32_t before) {
     node_t *nodes = tape->nodes.data, *node = &nodes[n];
     ebb_tape_link *links = tape->links.data;
     const uint32_t prev = links[before].prev;
-    EBB_ASSERT(!node->is_linked && prev != NONE && node->action.kind == EBB_ACT_AGAIN);
+    EBB_ASSERT(!node->is_linked && prev != NONE && node->action.kind != EBB_ACT_RUN);
     if (nodes[before].label - nodes[prev].label < 2) { relabel(tape); }
     node->label = nodes[prev].label + (nodes[before].label - nodes[prev].label) / 2;
     node->is_linked = true;
@@ -229,23 +237,20 @@ void ebb__tape_link(ebb_tape *tape, uint32_t n, uint32_t before) {
     tape->blocks[block].is_stale = true;
     links[prev].next = links[before].prev = n;
     for (uint32_t i = 0; i < node->n_touches; i++) { link_touch(tape, node->first_touch + i); }
-    enter_again(tape, n);
+    if (node->action.kind == EBB_ACT_AGAIN) { enter_again(tape, n); }
 }
 
 void ebb__tape_unlink(ebb_tape *tape, uint32_t n) {
     node_t *nodes = tape->nodes.data, *node = &nodes[n];
     ebb_tape_link *links = tape->links.data, *link = &links[n];
-    EBB_ASSERT(node->is_linked && node->action.kind == EBB_ACT_AGAIN);
+    EBB_ASSERT(node->is_linked && node->action.kind != EBB_ACT_RUN);
     for (uint32_t i = node->n_touches; i-- > 0;) { unlink_touch(tape, node->first_touch + i); }
     EBB_ASSERT(ebb__tape_through(tape, n) == ebb__tape_through(tape, link->prev));
     tape->blocks[link->block].is_stale = true;
     links[link->prev].next = link->next;
     links[link->next].prev = link->prev;
     node->is_linked = false;
-    const uint32_t last = tape->again.data[--tape->again.n];
-    tape->again.data[node->again_idx] = last;
-    nodes[last].again_idx = node->again_idx;
-    tape->again_ns -= tape->w->step_ns[node->action.target];
+    if (node->action.kind == EBB_ACT_AGAIN) { leave_again(tape, n); }
 }
 
 void ebb__tape_release(ebb_tape *tape, uint32_t node) {
@@ -313,6 +318,101 @@ ebb_status ebb__tape_make_chain(ebb_tape *tape, const ebb_tape_recipe *recipe, u
     }
     *first_out = first;
     return EBB_OK;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------- */
+
+/* What the walk over the nodes knows of a tensor's copy. */
+typedef struct copy_state {
+    uint32_t out, drop; /* nodes; NONE */
+    size_t copy;        /* its index in copies; SIZE_MAX: none yet */
+} copy_state;
+
+static void forget_copy(ebb_tape *tape, copy_state *state) {
+    if (state->copy != SIZE_MAX) { tape->copies.data[state->copy].in = NONE; }
+    state->out = NONE;
+}
+
+static ebb_status see_copy(ebb_tape *tape, uint32_t n, copy_state *state) {
+    switch (tape->nodes.data[n].action.kind) {
+    case EBB_ACT_OUT:
+        if (state->out != NONE) { forget_copy(tape, state); }
+        *state = (copy_state){.out = n, .drop = NONE, .copy = SIZE_MAX};
+        return EBB_OK;
+    case EBB_ACT_DROP: state->drop = state->drop == NONE ? n : state->drop; return EBB_OK;
+    case EBB_ACT_IN:
+        if (state->out == NONE || state->drop == NONE || state->copy != SIZE_MAX) {
+            forget_copy(tape, state);
+            return EBB_OK;
+        }
+        state->copy = tape->copies.n;
+        const ebb_tape_copy copy = {.out = state->out, .drop = state->drop, .in = n};
+        return EBB_PUSH(tape->mem, &tape->copies, copy);
+    default: forget_copy(tape, state); return EBB_OK;
+    }
+}
+
+static void keep_known(ebb_tape *tape) {
+    size_t n = 0;
+    for (size_t i = 0; i < tape->copies.n; i++) {
+        if (tape->copies.data[i].in != NONE) { tape->copies.data[n++] = tape->copies.data[i]; }
+    }
+    tape->copies.n = n;
+}
+
+/* Those of persistent tensors go around the end. */
+static ebb_status find_copies(ebb_tape *tape, copy_state *state) {
+    const ebb_program_view *view = &tape->w->view;
+    for (size_t t = 0; t < view->n_tensors; t++) { state[t] = (copy_state){NONE, NONE, SIZE_MAX}; }
+    for (uint32_t n = tape->begin; n != NONE; n = tape->links.data[n].next) {
+        const node_t *node = &tape->nodes.data[n];
+        for (uint32_t i = 0; i < node->n_touches && ebb__action_computes(&node->action); i++) {
+            const touch_t *touch = &tape->touches.data[node->first_touch + i];
+            if (touch->writes) { state[touch->tensor] = (copy_state){NONE, NONE, SIZE_MAX}; }
+        }
+        const bool is_copy = !ebb__action_computes(&node->action) && node->action.target != NONE;
+        if (is_copy && !view->tensors[node->action.target].persistent) {
+            EBB_TRY(see_copy(tape, n, &state[node->action.target]));
+        }
+    }
+    keep_known(tape);
+    return EBB_OK;
+}
+
+static ebb_status make_spare(ebb_tape *tape) {
+    const ebb_tape_copy *like = &tape->copies.data[0];
+    const uint32_t from[3] = {like->out, like->drop, like->in};
+    uint32_t *to[3] = {&tape->spare.out, &tape->spare.drop, &tape->spare.in};
+    for (int i = 0; i < 3; i++) {
+        const node_t node = tape->nodes.data[from[i]];
+        EBB_TRY(make_node(tape, &node.action, node.place, to[i]));
+        EBB_TRY(add_touch(tape, *to[i], node.action.target, i == 2 ? EBB_WRITE : EBB_READ));
+    }
+    return EBB_OK;
+}
+
+static ebb_status read_copies(ebb_tape *tape) {
+    copy_state *state = ebb__alloc(tape->mem, tape->w->view.n_tensors, sizeof *state);
+    tape->copies.n = 0;
+    ebb_status st = state != NULL ? find_copies(tape, state) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK && tape->copies.n > 0) { st = make_spare(tape); }
+    ebb__free(tape->mem, state);
+    return st;
+}
+
+static void set_copy_node(ebb_tape *tape, uint32_t n, uint32_t like, uint32_t tensor) {
+    node_t *node = &tape->nodes.data[n];
+    EBB_ASSERT(!node->is_linked && node->n_touches == 1);
+    node->action = tape->nodes.data[like].action;
+    node->action.target = tensor;
+    node->place = tape->nodes.data[like].place;
+    tape->touches.data[node->first_touch].tensor = tensor;
+}
+
+void ebb__tape_set_spare(ebb_tape *tape, const ebb_tape_copy *like, uint32_t tensor) {
+    set_copy_node(tape, tape->spare.out, like->out, tensor);
+    set_copy_node(tape, tape->spare.drop, like->drop, tensor);
+    set_copy_node(tape, tape->spare.in, like->in, tensor);
 }
 
 /* ---- reading a draft ---------------------------------------------------------------------------- */
@@ -426,6 +526,7 @@ ebb_status ebb__tape_read(ebb_tape *tape, const ebb_draft *draft) {
     if (st == EBB_OK) {
         link_all(tape);
         close_chains(tape);
+        st = read_copies(tape);
     }
     ebb__free(tape->mem, has_copy);
     ebb__free(tape->mem, maker);
@@ -532,6 +633,7 @@ void ebb__tape_fini(ebb_tape *tape) {
     EBB_VEC_FINI(tape->mem, &tape->links);
     EBB_VEC_FINI(tape->mem, &tape->touches);
     EBB_VEC_FINI(tape->mem, &tape->again);
+    EBB_VEC_FINI(tape->mem, &tape->copies);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------- */

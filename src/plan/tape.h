@@ -71,6 +71,11 @@ struct ebb_tape_recipe {
     double time_ns;       /* below 0: it cannot be made again */
 };
 
+/* A copy that is read once: the nodes that copy out, drop and copy in. */
+typedef struct ebb_tape_copy {
+    uint32_t out, drop, in;
+} ebb_tape_copy;
+
 typedef struct ebb_tape {
     const ebb_best_walk *w;
     const ebb_mem *mem;
@@ -90,11 +95,13 @@ typedef struct ebb_tape {
     size_t n_by_size;
     uint64_t *spans; /* [blocks * span_words]: by block and rank, a bit: the tensor stays all through, untouched */
     size_t span_words;
-    uint32_t begin, end;     /* nodes */
-    uint32_t *run;           /* [n_steps]: the node of the run at each place */
-    EBB_VEC(uint32_t) again; /* the linked nodes that compute again, in no order */
-    double again_ns;         /* their time */
-    uint64_t n_visits;       /* of links: what changes cost */
+    uint32_t begin, end;           /* nodes */
+    uint32_t *run;                 /* [n_steps]: the node of the run at each place */
+    EBB_VEC(uint32_t) again;       /* the linked nodes that compute again, in no order */
+    EBB_VEC(ebb_tape_copy) copies; /* all such copies */
+    ebb_tape_copy spare;           /* its nodes are not linked */
+    double again_ns;               /* their time */
+    uint64_t n_visits;             /* of links: what changes cost */
 } ebb_tape;
 
 /* The recipes of a walk's program; they come from the bump, and serve all tapes of walks over that program. */
@@ -153,8 +160,11 @@ int64_t ebb__tape_block_most(ebb_tape *tape, uint32_t block);
 /* Make the nodes of a recipe, not linked; the first of them. */
 ebb_status ebb__tape_make_chain(ebb_tape *tape, const ebb_tape_recipe *recipe, uint32_t place, uint32_t *first_out);
 
-/* Put a node of a chain in before another node; take it out: the last of its chain first. What it reads and makes must
- * be there, or be made so before the tape is written. A node that was taken out still knows the next one. */
+/* Make the spare copy one of a tensor, to the tier that another copy goes to. */
+void ebb__tape_set_spare(ebb_tape *tape, const ebb_tape_copy *like, uint32_t tensor);
+
+/* Put a node of a chain or a copy in before another node; take it out: the last of its chain first. What it reads and
+ * makes must be there, or be made so before the tape is written. A node that was taken out still knows the next one. */
 void ebb__tape_link(ebb_tape *tape, uint32_t node, uint32_t before);
 void ebb__tape_unlink(ebb_tape *tape, uint32_t node);
 /* A node that was taken out may be used again. */

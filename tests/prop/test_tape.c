@@ -21,16 +21,7 @@ typedef struct subject {
     ebb_best_keys keys;
 } subject;
 
-/* A draft of the walk within a random limit, with or without copies; false: there is none. */
-static bool open_subject(subject *s, uint64_t seed) {
-    ebb_rng rng;
-    ebb__rng_init(&rng, seed, 11);
-    *s = (subject){.program = random_program(seed)};
-    assert_int_equal(ebb_machine_create(NULL, &s->machine), EBB_OK);
-    const uint64_t floor = ebb_program_floor_bytes(s->program, NULL);
-    const uint64_t peak = liveness_bytes(s->program, s->machine);
-    const uint64_t alignment = ebb_program_alignment_bytes(s->program);
-    const uint64_t limit = ebb_align_up(floor + ebb__rng_below(&rng, peak - ebb_min_u64(floor, peak - 1)), alignment);
+static void init_subject(subject *s, uint64_t limit, uint64_t host_bytes) {
     s->input = (ebb_policy_input){.program = s->program,
                                   .machine = s->machine,
                                   .mem = ebb__mem_or_default(NULL),
@@ -38,7 +29,7 @@ static bool open_subject(subject *s, uint64_t seed) {
                                   .budget_bytes = UINT64_MAX,
                                   .early_out = true,
                                   .early_in = true};
-    s->input.tier_bytes[EBB_HOST] = seed % 2 == 0 ? UINT64_MAX : 0;
+    s->input.tier_bytes[EBB_HOST] = host_bytes;
     assert_int_equal(ebb__draft_init(&s->draft, s->program, NULL), EBB_OK);
     assert_int_equal(ebb__draft_init(&s->other, s->program, NULL), EBB_OK);
     assert_int_equal(ebb__best_walk_init(&s->walk, &s->input, &s->draft), EBB_OK);
@@ -52,6 +43,20 @@ static bool open_subject(subject *s, uint64_t seed) {
                               .link_price = 1,
                               .reach = 1,
                               .limit_bytes = limit};
+}
+
+/* A draft of the walk within a random limit, with or without copies; false: there is none. */
+static bool open_subject(subject *s, uint64_t seed) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, seed, 11);
+    *s = (subject){.program = random_program(seed)};
+    assert_int_equal(ebb_machine_create(NULL, &s->machine), EBB_OK);
+    const uint64_t floor = ebb_program_floor_bytes(s->program, NULL);
+    const uint64_t peak = liveness_bytes(s->program, s->machine);
+    const uint64_t alignment = ebb_program_alignment_bytes(s->program);
+    const uint64_t limit = ebb_align_up(floor + ebb__rng_below(&rng, peak - ebb_min_u64(floor, peak - 1)), alignment);
+    init_subject(s, limit, seed % 2 == 0 ? UINT64_MAX : 0);
+    const size_t n = s->walk.view.n_tensors;
     for (size_t t = 0; t < n; t++) { s->keys.copy[t] = ebb__rng_below(&rng, 2) == 0 ? 8 : 0; }
     return ebb__best_walk(&s->walk, &s->keys, INFINITY, true) == EBB_OK;
 }
@@ -170,9 +175,30 @@ static void what_is_wasted_counts(void **state) {
     assert_true(n_kept > 5);
 }
 
+static bool copies_out(const ebb_draft *draft, uint32_t tensor) {
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_OUT && action->target == tensor) { return true; }
+    }
+    return false;
+}
+
+/* How many bytes are copied out, and of how many tensors that the other draft does not copy. */
+static uint64_t bytes_out(const subject *s, const ebb_draft *draft, const ebb_draft *other, uint64_t *n_new) {
+    uint64_t bytes = 0;
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        if (action->kind != EBB_ACT_OUT) { continue; }
+        bytes += s->walk.view.tensors[action->target].size_bytes;
+        *n_new += !copies_out(other, action->target);
+    }
+    return bytes;
+}
+
+/* It copies no more bytes than before, but others. */
 static void local_search_keeps_the_limit(void **state) {
     (void)state;
-    uint64_t n_better = 0;
+    uint64_t n_better = 0, n_new = 0, n_none = 0;
     const uint64_t n = by_form(60, 60, 2000);
     for (uint64_t seed = 1; seed <= n; seed++) {
         subject s;
@@ -191,18 +217,123 @@ static void local_search_keeps_the_limit(void **state) {
                 fail_msg("seed %" PRIu64 ": local search", seed);
             }
             n_better += again_ns(&s, &s.other) < before_ns;
+            if (bytes_out(&s, &s.other, &s.draft, &n_new) > bytes_out(&s, &s.draft, &s.draft, &n_none)) {
+                fail_msg("seed %" PRIu64 ": more is copied", seed);
+            }
         }
         close_subject(&s);
     }
-    assert_true(n_better > 5);
+    assert_true(n_better > 5 && n_none == 0);
+}
+
+/* Before how many actions that are no drops the drop number `drop` of a tensor comes, from the end; UINT64_MAX: there
+ * is none. */
+static uint64_t rest_after(const ebb_draft *draft, uint32_t tensor, uint32_t drop) {
+    size_t a = 0;
+    for (; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_DROP && action->target == tensor && drop-- == 0) { break; }
+    }
+    uint64_t n = a < draft->actions.n ? 0 : UINT64_MAX;
+    for (; a < draft->actions.n; a++) { n += draft->actions.data[a].action.kind != EBB_ACT_DROP; }
+    return n;
+}
+
+static size_t next_no_drop(const ebb_draft *draft, size_t a) {
+    while (a < draft->actions.n && draft->actions.data[a].action.kind == EBB_ACT_DROP) { a++; }
+    return a;
+}
+
+static bool has_same_others(const ebb_draft *draft, const ebb_draft *other) {
+    size_t a = next_no_drop(draft, 0), b = next_no_drop(other, 0);
+    while (a < draft->actions.n && b < other->actions.n) {
+        if (memcmp(&draft->actions.data[a].action, &other->actions.data[b].action, sizeof(ebb_action)) != 0) { break; }
+        a = next_no_drop(draft, a + 1);
+        b = next_no_drop(other, b + 1);
+    }
+    return a == draft->actions.n && b == other->actions.n;
+}
+
+static void drops_go_to_where_their_bytes_are_free(void **state) {
+    (void)state;
+    uint64_t n_later = 0;
+    for (uint64_t seed = 2; seed <= 120; seed += 2) {
+        subject s;
+        double time_ns = 0, settled_ns = 0;
+        if (open_subject(&s, seed)) {
+            assert_int_equal(ebb__draft_copy(&s.draft, s.program, &s.other), EBB_OK);
+            assert_int_equal(ebb__best_settle(&s.input, &s.walk.drag, &s.other), EBB_OK);
+            assert_int_equal(ebb__best_time(&s.input, &s.walk.drag, &s.draft, &time_ns), EBB_OK);
+            assert_int_equal(ebb__best_time(&s.input, &s.walk.drag, &s.other, &settled_ns), EBB_OK);
+            const bool is_same = has_same_others(&s.other, &s.draft) && s.other.actions.n == s.draft.actions.n;
+            if (!is_same || fabs(settled_ns - time_ns) > 1 || load_of(&s, &s.other) > s.input.limit_bytes) {
+                fail_msg("seed %" PRIu64 ": a settled draft is another one", seed);
+            }
+            for (uint32_t t = 0; t < s.walk.view.n_tensors; t++) {
+                for (uint32_t drop = 0; rest_after(&s.draft, t, drop) != UINT64_MAX; drop++) {
+                    const uint64_t before = rest_after(&s.draft, t, drop), now = rest_after(&s.other, t, drop);
+                    if (now > before) { fail_msg("seed %" PRIu64 ": a drop comes earlier", seed); }
+                    n_later += now < before;
+                }
+            }
+        }
+        close_subject(&s);
+    }
+    assert_true(n_later > 20);
+}
+
+#define LAYERS 16u
+
+/* Layers of one size; every other one takes a thousand times as long. */
+static ebb_program *make_layers(void) {
+    ebb_program *p = NULL;
+    uint32_t x[LAYERS + 1], grad;
+    assert_int_equal(ebb_program_create(NULL, "layers", 64, &p), EBB_OK);
+    for (uint32_t i = 0; i <= LAYERS; i++) { x[i] = make_tensor(p, 1 << 20, false, false); }
+    STEP(p, 0, 1e6, {x[0], EBB_WRITE});
+    for (uint32_t i = 1; i <= LAYERS; i++) {
+        STEP(p, 0, i % 2 == 0 ? 1e9 : 1e6, {x[i - 1], EBB_READ}, {x[i], EBB_WRITE});
+    }
+    grad = make_tensor(p, 1 << 20, false, false);
+    STEP(p, 0, 1e9, {x[LAYERS], EBB_READ}, {grad, EBB_WRITE});
+    for (uint32_t i = LAYERS; i >= 1; i--) {
+        const uint32_t next = make_tensor(p, 1 << 20, false, false);
+        STEP(p, 0, 2e9, {grad, EBB_READ}, {x[i - 1], EBB_READ}, {next, EBB_WRITE});
+        grad = next;
+    }
+    STEP(p, 0, 1e6, {grad, EBB_READ});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    return p;
+}
+
+/* The walk may copy what is cheap to compute again, and only that. */
+static void copies_are_exchanged(void **state) {
+    (void)state;
+    subject s = {.program = make_layers()};
+    ebb_rng rng;
+    ebb__rng_init(&rng, 1, 15);
+    assert_int_equal(ebb_machine_create(NULL, &s.machine), EBB_OK);
+    init_subject(&s, 7 << 20, UINT64_MAX);
+    for (uint32_t i = 0; i <= LAYERS; i++) {
+        s.keys.no_again[i] = i % 2 != 0;
+        s.keys.copy[i] = i % 2 == 0 ? 40 : 0;
+    }
+    assert_int_equal(ebb__best_walk(&s.walk, &s.keys, INFINITY, true), EBB_OK);
+    const ebb_refine_options options = {
+        .limit_bytes = s.input.limit_bytes, .max_looks = 100000, .rng = &rng, .recipes = s.recipes};
+    uint64_t n_new = 0, n_none = 0;
+    assert_int_equal(ebb__best_refine(&s.walk, &s.draft, &options, &s.other), EBB_OK);
+    assert_true(load_of(&s, &s.other) <= s.input.limit_bytes);
+    assert_true(bytes_out(&s, &s.other, &s.draft, &n_new) <= bytes_out(&s, &s.draft, &s.draft, &n_none));
+    assert_true(n_new > 0 && again_ns(&s, &s.other) < again_ns(&s, &s.draft) / 2);
+    close_subject(&s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tape_is_its_draft),
-        cmocka_unit_test(taking_out_and_putting_back),
-        cmocka_unit_test(local_search_keeps_the_limit),
-        cmocka_unit_test(what_is_wasted_counts),
+        cmocka_unit_test(a_tape_is_its_draft),          cmocka_unit_test(taking_out_and_putting_back),
+        cmocka_unit_test(local_search_keeps_the_limit), cmocka_unit_test(what_is_wasted_counts),
+        cmocka_unit_test(copies_are_exchanged),         cmocka_unit_test(drops_go_to_where_their_bytes_are_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
