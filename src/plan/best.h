@@ -252,7 +252,9 @@ typedef struct ebb_best_lane {
 } ebb_best_lane;
 
 typedef struct ebb_best_lanes {
+    ebb_policy_input own; /* with the highest limit of a lane */
     const ebb_policy_input *input;
+    uint64_t low_limit_bytes; /* of the lane with the lowest: that of the walks */
     ebb_bump bump;
     struct ebb_tape_recipe *recipes; /* the same for all lanes and rounds */
     ebb_best_lane lane[EBB_BEST_LANES];
@@ -272,7 +274,7 @@ ebb_status ebb__best_lanes_copy(const ebb_best_lane *lane, ebb_draft *draft);
 /* More is wasted from now on: drafts that are faster for not counting it no longer are. */
 void ebb__best_lanes_renew(ebb_best_lanes *lanes);
 
-/* One round of local search in each lane, within the limit for the load and what is wasted. What comes out does not
+/* One round of local search in each lane, within its limit for the load and what is wasted. What comes out does not
  * depend on how many threads do it. */
 ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uint64_t max_looks);
 

@@ -3,11 +3,17 @@
  * Local search from several drafts at once, the lanes. Where one search is stuck another may not be, and several
  * threads can work. Each lane has its own random numbers and is alone in a round; between rounds the slowest one starts
  * anew from the fastest. So the outcome is the same for any number of threads.
+ *
+ * Walks with copies are often given much less than the budget, because their drafts could not be placed otherwise.
+ * Local search learns where placing wastes memory, so there lanes have limits of their own, from that of the walks up
+ * to nearly the budget.
  */
 #include "base/thread.h"
 #include "plan/tape.h"
 
 #include <math.h>
+
+#define UNUSED 512u /* of the budget: a part that no lane uses */
 
 typedef ebb_best_lane lane;
 
@@ -16,9 +22,11 @@ ebb_status ebb__best_lanes_copy(const ebb_best_lane *from, ebb_draft *draft) {
 }
 
 ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input) {
-    *lanes = (ebb_best_lanes){
-        .input = input,
-    };
+    *lanes = (ebb_best_lanes){.own = *input, .input = &lanes->own, .low_limit_bytes = input->limit_bytes};
+    if (ebb__has_tiers(input->tier_bytes)) {
+        const uint64_t budget_bytes = ebb_min_u64(input->budget_bytes, INT64_MAX);
+        lanes->own.limit_bytes = ebb_max_u64(input->limit_bytes, budget_bytes - budget_bytes / UNUSED);
+    }
     ebb__bump_init(&lanes->bump, input->mem);
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];
@@ -30,7 +38,7 @@ ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *i
         lane *l = &lanes->lane[i];
         EBB_TRY(ebb__draft_init(&l->at, input->program, input->mem));
         EBB_TRY(ebb__draft_init(&l->found, input->program, input->mem));
-        EBB_TRY(ebb__best_walk_init(&l->walk, input, &l->found));
+        EBB_TRY(ebb__best_walk_init(&l->walk, lanes->input, &l->found));
     }
     return ebb__tape_find_recipes(&lanes->lane[0].walk, &lanes->bump, &lanes->recipes);
 }
@@ -80,7 +88,8 @@ static ebb_status search_lane(const ebb_best_lanes *lanes, lane *l) {
     if (has_copies) { EBB_TRY(ebb__best_settle(input, &l->walk.drag, &l->at)); }
     EBB_TRY(ebb__best_refine(&l->walk, &l->at, &l->options, &l->found));
     if (!has_copies) { return EBB_OK; }
-    return ebb__draft_move_up(&l->found, input->program, input->machine, input->limit_bytes, false, input->early_in);
+    return ebb__draft_move_up(&l->found, input->program, input->machine, l->options.limit_bytes, false,
+                              input->early_in);
 }
 
 static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
@@ -112,6 +121,8 @@ void ebb__best_lanes_renew(ebb_best_lanes *lanes) {
 
 ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uint64_t max_looks) {
     static const double heats[EBB_BEST_LANES] = {0.0001, 0.0005, 0.002, 0.006};
+    static const double shares[EBB_BEST_LANES] = {0, 0.25, 0.5, 1};
+    const double room_bytes = (double)(lanes->input->limit_bytes - lanes->low_limit_bytes);
     lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
     const lane *fastest = &lanes->lane[lanes->by_time[0]];
     if (!fastest->has_draft) { return EBB_OK; }
@@ -121,7 +132,7 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, const uint64_t *waste, uin
     slowest->is_stale = fastest->is_stale;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];
-        l->options = (ebb_refine_options){.limit_bytes = lanes->input->limit_bytes,
+        l->options = (ebb_refine_options){.limit_bytes = lanes->low_limit_bytes + (uint64_t)(shares[i] * room_bytes),
                                           .waste = waste,
                                           .max_looks = max_looks,
                                           .heat = heats[i],
