@@ -195,11 +195,6 @@ static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint32_t t) {
 
 /* ---- queues of those that may leave (best_queue.c) ----------------------------------------------- */
 
-/* The floor of a copy's score of which nothing is known: dead tensors go first. */
-static inline double ebb__best_least_floor(const ebb_best_tensor *state) {
-    return state->need == EBB_BEST_NEVER ? EBB_BEST_DEAD : 0;
-}
-
 ebb_status ebb__best_queue_init(ebb_best_queue *q, ebb_bump *bump, size_t n_tensors);
 void ebb__best_queue_empty(ebb_best_queue *q, size_t n_tensors);
 void ebb__best_queue_add(ebb_best_queue *q, ebb_best_floor entry);

@@ -101,8 +101,9 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
+/* What is dead goes before all others. */
 static void lower_floors(ebb_best_walk *w, uint32_t t) {
-    ebb__best_queue_lower(&w->by_copy, t, ebb__best_least_floor(&w->state[t]));
+    ebb__best_queue_lower(&w->by_copy, t, w->state[t].need == EBB_BEST_NEVER ? EBB_BEST_DEAD : 0);
     ebb__best_queue_lower(&w->by_again, t, 0);
 }
 
