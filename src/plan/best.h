@@ -336,7 +336,9 @@ ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *dr
                           double *time_ns_out);
 
 /* Move each drop whose copy out is still going on to where its bytes are free: before the first action that begins when
- * the copy has ended, or that waits for it. Its time does not change, and its load says how much is taken in fact. */
-ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, ebb_draft *draft);
+ * the copy has ended, or that waits for it, with this limit for the load. The time does not change, and the load counts
+ * what is taken. What is not free by the end of the iteration stays where it is. */
+ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, uint64_t limit_bytes,
+                            ebb_draft *draft);
 
 #endif

@@ -23,6 +23,9 @@ ebb_status ebb__best_lanes_copy(const ebb_best_lane *from, ebb_draft *draft) {
 
 ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input) {
     *lanes = (ebb_best_lanes){.own = *input, .input = &lanes->own, .low_limit_bytes = input->limit_bytes};
+    lanes->own.options = NULL; /* the caller's may go before a search that is kept */
+    lanes->own.progress = NULL;
+    lanes->own.kept = NULL;
     if (ebb__has_tiers(input->tier_bytes)) {
         const uint64_t budget_bytes = ebb_min_u64(input->budget_bytes, INT64_MAX);
         lanes->own.limit_bytes = ebb_max_u64(input->limit_bytes, budget_bytes - budget_bytes / UNUSED);
@@ -81,11 +84,11 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
 /* ---- a round ------------------------------------------------------------------------------------ */
 
 /* Local search knows no time but that of computing. So the load has to count what is taken until a copy has ended, and
- * afterwards copies in go up again as far as what is computed now asks for. */
+ * afterwards copies in go up further where what is computed now asks for it. */
 static ebb_status search_lane(const ebb_best_lanes *lanes, lane *l) {
     const ebb_policy_input *input = lanes->input;
     const bool has_copies = ebb__has_tiers(input->tier_bytes);
-    if (has_copies) { EBB_TRY(ebb__best_settle(input, &l->walk.drag, &l->at)); }
+    if (has_copies) { EBB_TRY(ebb__best_settle(input, &l->walk.drag, l->options.limit_bytes, &l->at)); }
     EBB_TRY(ebb__best_refine(&l->walk, &l->at, &l->options, &l->found));
     if (!has_copies) { return EBB_OK; }
     return ebb__draft_move_up(&l->found, input->program, input->machine, l->options.limit_bytes, false,

@@ -92,11 +92,21 @@ static void take_back(refiner *r, size_t mark) {
     }
 }
 
-static bool unlink_after(refiner *r, uint32_t n, uint32_t first) {
-    if (node_of(r, n)->chain != first && !unlink_after(r, node_of(r, n)->chain, first)) { return false; }
+static bool link_noted(refiner *r, uint32_t n, uint32_t before) {
+    if (!note(r, n)) { return false; }
+    ebb__tape_link(&r->tape, n, before);
+    return true;
+}
+
+static bool unlink_noted(refiner *r, uint32_t n) {
     if (!note(r, n)) { return false; }
     ebb__tape_unlink(&r->tape, n);
     return true;
+}
+
+static bool unlink_after(refiner *r, uint32_t n, uint32_t first) {
+    if (node_of(r, n)->chain != first && !unlink_after(r, node_of(r, n)->chain, first)) { return false; }
+    return unlink_noted(r, n);
 }
 
 static bool is_in_chain(const refiner *r, uint32_t n, uint32_t first) {
@@ -542,13 +552,13 @@ static bool shift_one(refiner *r) {
     return put_recipe(r, recipe, before);
 }
 
-/* The touch of a chain's first node that makes the largest tensor. */
+/* The touch of a chain's first node that makes the largest tensor of those that others use; NONE. */
 static uint32_t find_largest(const refiner *r, uint32_t first) {
     const ebb_tape_node *node = node_of(r, first);
     uint32_t largest = NONE;
     for (uint32_t i = 0; i < node->n_touches; i++) {
         const uint32_t t = node->first_touch + i;
-        if (!touch_of(r, t)->fresh) { continue; }
+        if (!touch_of(r, t)->fresh || !ebb__tape_stays(&r->tape, t)) { continue; }
         const bool is_larger =
             largest == NONE || r->tape.bytes[touch_of(r, t)->tensor] > r->tape.bytes[touch_of(r, largest)->tensor];
         largest = is_larger ? t : largest;
@@ -569,18 +579,6 @@ static bool can_exchange(const refiner *r, const ebb_tape_copy *copy, uint32_t m
            !node_of(r, copy->out)->is_closed && !node_of(r, copy->drop)->is_closed && !node_of(r, copy->in)->is_closed;
 }
 
-static bool put_copy_node(refiner *r, uint32_t n, uint32_t old) {
-    if (!note(r, n)) { return false; }
-    ebb__tape_link(&r->tape, n, old);
-    return true;
-}
-
-static bool take_copy_node(refiner *r, uint32_t n) {
-    if (!note(r, n)) { return false; }
-    ebb__tape_unlink(&r->tape, n);
-    return true;
-}
-
 /* Copy what a chain makes, instead of what a copy moves. */
 static bool exchange(refiner *r, uint32_t idx, uint32_t first, uint32_t made) {
     const ebb_tape_copy old = r->tape.copies.data[idx], *spare = &r->tape.spare;
@@ -589,9 +587,9 @@ static bool exchange(refiner *r, uint32_t idx, uint32_t first, uint32_t made) {
     look_at(r, from < drop ? from : drop, node_of(r, first)->place);
     ebb__tape_set_spare(&r->tape, &old, touch_of(r, made)->tensor);
     r->exchanged = idx;
-    return put_copy_node(r, spare->out, old.out) && put_copy_node(r, spare->drop, old.drop) &&
-           put_copy_node(r, spare->in, old.in) && take_copy_node(r, old.in) && take_copy_node(r, old.drop) &&
-           take_copy_node(r, old.out) && can_go(r, first) && remove_chain(r, first, 0);
+    return link_noted(r, spare->out, old.out) && link_noted(r, spare->drop, old.drop) &&
+           link_noted(r, spare->in, old.in) && unlink_noted(r, old.in) && unlink_noted(r, old.drop) &&
+           unlink_noted(r, old.out) && can_go(r, first) && remove_chain(r, first, 0);
 }
 
 /* Copy a tensor that is computed again, and no longer copy another one. */
@@ -601,6 +599,7 @@ static bool exchange_one(refiner *r) {
     const uint32_t made = find_largest(r, first);
     for (uint32_t i = 0; made != NONE && i < EXCHANGES; i++) {
         const uint32_t idx = (uint32_t)ebb__rng_below(r->rng, r->tape.copies.n);
+        r->w->n_looks++;
         if (can_exchange(r, &r->tape.copies.data[idx], made)) { return exchange(r, idx, first, made); }
     }
     return false;
@@ -630,7 +629,7 @@ static void let_go(refiner *r, uint32_t n) {
 }
 
 /* The copy that was exchanged is the spare one from now on. */
-static void take_spare(refiner *r) {
+static void swap_spare(refiner *r) {
     ebb_tape_copy *copy = &r->tape.copies.data[r->exchanged];
     const ebb_tape_copy was = *copy;
     *copy = r->tape.spare;
@@ -700,7 +699,7 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
         const bool is_taken = make_trial(r) && r->tape.again_ns <= old_ns + loss_ns;
         if (r->status != EBB_OK) { return r->status; }
         if (!is_taken) { take_back(r, 0); }
-        if (is_taken && r->exchanged != NONE) { take_spare(r); }
+        if (is_taken && r->exchanged != NONE) { swap_spare(r); }
         end_move(r);
         EBB_ASSERT(EBB_DEBUG < 2 || ebb__tape_is_valid(&r->tape));
         if (r->tape.again_ns >= best_ns - 0.5) { continue; }

@@ -4,6 +4,9 @@
  * places. The device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out
  * has ended. The actions are gone through once, in order, with a clock of each engine. What copies slow computing is
  * added at the end, as if all of them went on while something is computed.
+ *
+ * The same run says where the bytes of each drop are free, and a draft can be changed so that it drops them only there
+ * (ebb__best_settle).
  */
 #include "plan/best.h"
 
@@ -24,11 +27,11 @@ typedef struct timing {
     ebb_best_pending *pending;
     uint64_t *drop; /* the actions of those that are pending */
     size_t n_pending;
-    uint64_t pending_bytes, load;
+    uint64_t pending_bytes, load, limit_bytes;
     double engine_ns[EBB_MAX_ENGINES], busy_ns[EBB_MAX_ENGINES];
     double slowed_ns;  /* by copies */
     uint64_t at;       /* the action at hand */
-    uint64_t *settled; /* [n actions]: of a drop, the action before which its bytes are free; NULL: nobody asks */
+    uint64_t *settled; /* [n actions]: of a drop, the action before which its bytes are free; NULL: not wanted */
 } timing;
 
 static uint64_t rounded(const timing *x, uint32_t t) {
@@ -43,17 +46,25 @@ static void take_pending(timing *x, size_t i) {
     x->drop[i] = x->drop[x->n_pending];
 }
 
-/* Those whose copies have ended, and that of a tensor that comes back. */
-static void settle(timing *x, double now_ns, uint32_t tensor) {
-    for (size_t i = x->n_pending; x->settled != NULL && i-- > 0;) {
-        const bool is_own = x->draft->actions.data[x->drop[i]].action.target == tensor;
-        if (is_own || x->pending[i].end_ns <= now_ns) { take_pending(x, i); }
+/* The copies that have ended by now. They would not be waited for later either, so the time stays the same. */
+static void settle_ended(timing *x, double now_ns) {
+    if (x->settled == NULL) { return; }
+    for (size_t i = x->n_pending; i-- > 0;) {
+        if (x->pending[i].end_ns <= now_ns) { take_pending(x, i); }
+    }
+}
+
+/* A tensor whose bytes are wanted again; who brings it waits for its copy out in any case. */
+static void settle_tensor(timing *x, uint32_t tensor) {
+    if (x->settled == NULL) { return; }
+    for (size_t i = x->n_pending; i-- > 0;) {
+        if (x->draft->actions.data[x->drop[i]].action.target == tensor) { take_pending(x, i); }
     }
 }
 
 /* When what is pending leaves room for the load. */
 static double wait_for_room(timing *x, double now_ns) {
-    const uint64_t room = x->input->limit_bytes - ebb_min_u64(x->load, x->input->limit_bytes);
+    const uint64_t room = x->limit_bytes - ebb_min_u64(x->load, x->limit_bytes);
     while (x->pending_bytes > room) {
         size_t first = 0;
         for (size_t i = 1; i < x->n_pending; i++) {
@@ -74,13 +85,13 @@ static void compute(timing *x, const ebb_action *action) {
         const uint32_t t = x->view.accesses[step->first_access + i].tensor;
         if (x->tensor[t].present) { start_ns = fmax(start_ns, x->tensor[t].ready_ns); }
         if (x->tensor[t].present) { continue; }
-        settle(x, 0, t);
+        settle_tensor(x, t);
         x->load += rounded(x, t);
         x->tensor[t].present = true;
     }
     x->load += scratch;
     start_ns = wait_for_room(x, start_ns);
-    settle(x, start_ns, UINT32_MAX);
+    settle_ended(x, start_ns);
     x->load -= scratch;
     x->engine_ns[EBB_COMPUTE] = start_ns + (double)ebb_machine_step_time_ns(x->input->machine, choice);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -100,7 +111,7 @@ static void copy(timing *x, const ebb_action *action) {
         x->input->machine, in ? action->tier : EBB_DEVICE, in ? EBB_DEVICE : action->tier, rounded(x, action->target));
     double start_ns = fmax(x->engine_ns[engine], in ? c->copied_ns : c->ready_ns);
     if (in) {
-        settle(x, 0, action->target);
+        settle_tensor(x, action->target);
         x->load += rounded(x, action->target);
         start_ns = wait_for_room(x, fmax(start_ns, x->engine_ns[EBB_COMPUTE]));
     }
@@ -167,9 +178,9 @@ void ebb__best_find_drag(const ebb_policy_input *input, ebb_best_drag *drag) {
 
 /* settled may be NULL. */
 static ebb_status time_draft(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
-                             uint64_t *settled, double *time_ns_out) {
-    timing x = {
-        .input = input, .drag = drag, .draft = draft, .view = ebb__plan_view(input->program), .settled = settled};
+                             uint64_t limit_bytes, uint64_t *settled, double *time_ns_out) {
+    timing x = {.input = input, .drag = drag, .draft = draft, .limit_bytes = limit_bytes, .settled = settled};
+    x.view = ebb__plan_view(input->program);
     x.tensor = ebb__alloc(input->mem, x.view.n_tensors, sizeof *x.tensor);
     x.pending = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.pending);
     x.drop = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.drop);
@@ -183,7 +194,7 @@ static ebb_status time_draft(const ebb_policy_input *input, const ebb_best_drag 
 
 ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
                           double *time_ns_out) {
-    return time_draft(input, drag, draft, NULL, time_ns_out);
+    return time_draft(input, drag, draft, input->limit_bytes, NULL, time_ns_out);
 }
 
 /* Each drop goes before the action that settled names, in the order of the drops. */
@@ -191,24 +202,25 @@ static void move_drops(const uint64_t *settled, ebb_draft *draft, uint64_t *firs
                        ebb_draft_action *sorted) {
     const size_t n = draft->actions.n;
     size_t at = 0;
-    for (size_t a = 0; a <= n; a++) { first[a] = UINT64_MAX; }
+    for (size_t a = 0; a < n; a++) { first[a] = UINT64_MAX; }
     for (size_t a = n; a-- > 0;) {
         if (settled[a] == a) { continue; }
         next[a] = first[settled[a]];
         first[settled[a]] = a;
     }
-    for (size_t a = 0; a <= n; a++) {
+    for (size_t a = 0; a < n; a++) {
         for (uint64_t drop = first[a]; drop != UINT64_MAX; drop = next[drop]) {
             sorted[at++] = draft->actions.data[drop];
         }
-        if (a < n && settled[a] == a) { sorted[at++] = draft->actions.data[a]; }
+        if (settled[a] == a) { sorted[at++] = draft->actions.data[a]; }
     }
     EBB_ASSERT(at == n);
     for (size_t a = 0; a < n; a++) { sorted[a].bound = EBB_DRAFT_FIXED; }
     if (n > 0) { memcpy(draft->actions.data, sorted, n * sizeof *sorted); }
 }
 
-ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, ebb_draft *draft) {
+ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, uint64_t limit_bytes,
+                            ebb_draft *draft) {
     const size_t n = draft->actions.n;
     double time_ns = 0;
     ebb_bump bump;
@@ -219,7 +231,7 @@ ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *
     ebb_draft_action *sorted = ebb__bump_alloc(&bump, n + 1, sizeof *sorted);
     ebb_status st = settled != NULL && first != NULL && next != NULL && sorted != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     for (size_t a = 0; st == EBB_OK && a < n; a++) { settled[a] = a; }
-    if (st == EBB_OK) { st = time_draft(input, drag, draft, settled, &time_ns); }
+    if (st == EBB_OK) { st = time_draft(input, drag, draft, limit_bytes, settled, &time_ns); }
     if (st == EBB_OK) { move_drops(settled, draft, first, next, sorted); }
     ebb__bump_fini(&bump);
     return st;

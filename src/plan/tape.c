@@ -328,6 +328,11 @@ typedef struct copy_state {
     size_t copy;        /* its index in copies; SIZE_MAX: none yet */
 } copy_state;
 
+static bool is_same_tier(const ebb_tape *tape, uint32_t a, uint32_t b) {
+    return tape->nodes.data[a].action.tier == tape->nodes.data[b].action.tier;
+}
+
+/* No copy of this version counts, neither one that was found nor one to come. */
 static void forget_copy(ebb_tape *tape, copy_state *state) {
     if (state->copy != SIZE_MAX) { tape->copies.data[state->copy].in = NONE; }
     state->out = NONE;
@@ -341,7 +346,8 @@ static ebb_status see_copy(ebb_tape *tape, uint32_t n, copy_state *state) {
         return EBB_OK;
     case EBB_ACT_DROP: state->drop = state->drop == NONE ? n : state->drop; return EBB_OK;
     case EBB_ACT_IN:
-        if (state->out == NONE || state->drop == NONE || state->copy != SIZE_MAX) {
+        if (state->out == NONE || state->drop == NONE || state->copy != SIZE_MAX ||
+            !is_same_tier(tape, n, state->out)) {
             forget_copy(tape, state);
             return EBB_OK;
         }
@@ -360,13 +366,14 @@ static void keep_known(ebb_tape *tape) {
     tape->copies.n = n;
 }
 
-/* Those of persistent tensors go around the end. */
+/* Find the copies that are read once. A copy is good until the program writes its tensor anew, also where that is
+ * computed again in between. Persistent tensors are left out: their copies may be read in the next iteration. */
 static ebb_status find_copies(ebb_tape *tape, copy_state *state) {
     const ebb_program_view *view = &tape->w->view;
     for (size_t t = 0; t < view->n_tensors; t++) { state[t] = (copy_state){NONE, NONE, SIZE_MAX}; }
     for (uint32_t n = tape->begin; n != NONE; n = tape->links.data[n].next) {
         const node_t *node = &tape->nodes.data[n];
-        for (uint32_t i = 0; i < node->n_touches && ebb__action_computes(&node->action); i++) {
+        for (uint32_t i = 0; i < node->n_touches && node->action.kind == EBB_ACT_RUN; i++) {
             const touch_t *touch = &tape->touches.data[node->first_touch + i];
             if (touch->writes) { state[touch->tensor] = (copy_state){NONE, NONE, SIZE_MAX}; }
         }

@@ -98,8 +98,8 @@ typedef struct ebb_tape {
     uint32_t begin, end;           /* nodes */
     uint32_t *run;                 /* [n_steps]: the node of the run at each place */
     EBB_VEC(uint32_t) again;       /* the linked nodes that compute again, in no order */
-    EBB_VEC(ebb_tape_copy) copies; /* all such copies */
-    ebb_tape_copy spare;           /* its nodes are not linked */
+    EBB_VEC(ebb_tape_copy) copies; /* of tensors that are not persistent; as they were before a trial */
+    ebb_tape_copy spare;           /* for a trial to put in; its nodes are not linked before */
     double again_ns;               /* their time */
     uint64_t n_visits;             /* of links: what changes cost */
 } ebb_tape;
@@ -160,7 +160,8 @@ int64_t ebb__tape_block_most(ebb_tape *tape, uint32_t block);
 /* Make the nodes of a recipe, not linked; the first of them. */
 ebb_status ebb__tape_make_chain(ebb_tape *tape, const ebb_tape_recipe *recipe, uint32_t place, uint32_t *first_out);
 
-/* Make the spare copy one of a tensor, to the tier that another copy goes to. */
+/* Make the spare copy, whose nodes are not linked, one of a tensor: at the places and of the tier of one of the copies.
+ */
 void ebb__tape_set_spare(ebb_tape *tape, const ebb_tape_copy *like, uint32_t tensor);
 
 /* Put a node of a chain or a copy in before another node; take it out: the last of its chain first. What it reads and
