@@ -9,7 +9,6 @@
 
 #define EBB_BEST_NEVER UINT64_MAX
 #define EBB_BEST_NONE UINT32_MAX
-#define EBB_BEST_DEAD (-1.0)     /* a floor */
 #define EBB_BEST_MAX_DEPTH 1024u /* of recomputations, each for the one before it */
 
 /* What a search varies; a walk with the same keys makes the same draft. */
@@ -336,8 +335,9 @@ ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *dr
                           double *time_ns_out);
 
 /* Move each drop whose copy out is still going on to where its bytes are free: before the first action that begins when
- * the copy has ended, or that waits for it, with this limit for the load. The time does not change, and the load counts
- * what is taken. What is not free by the end of the iteration stays where it is. */
+ * the copy has ended, or that waits for it, with this limit for the load. The draft takes as long as before, but its
+ * load now includes the bytes that are still being copied. A copy that has not ended by the end of the iteration moves
+ * no drop. */
 ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, uint64_t limit_bytes,
                             ebb_draft *draft);
 

@@ -26,6 +26,7 @@
 #define CLOSURE_LOOKS 8u /* that a step of a closure counts for */
 #define LOOKS 24u        /* counted for each tensor that is looked at */
 #define MAX_LOW 64u      /* floors that are too low, for one choice */
+#define DEAD (-1.0)      /* a floor */
 #define MAX_CHECKED 256u /* tensors on the device, whose floors builds for tests check */
 #define ROUNDING 1e-9
 
@@ -101,9 +102,9 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
-/* What is dead goes before all others. */
+/* Dead tensors leave first. */
 static void lower_floors(ebb_best_walk *w, uint32_t t) {
-    ebb__best_queue_lower(&w->by_copy, t, w->state[t].need == EBB_BEST_NEVER ? EBB_BEST_DEAD : 0);
+    ebb__best_queue_lower(&w->by_copy, t, w->state[t].need == EBB_BEST_NEVER ? DEAD : 0);
     ebb__best_queue_lower(&w->by_again, t, 0);
 }
 

@@ -212,10 +212,9 @@ static bool put_recipe(refiner *r, const ebb_tape_recipe *recipe, uint32_t befor
     if (r->status != EBB_OK) { return false; }
     uint32_t n = first;
     do {
-        if (!note(r, n)) { return false; }
         node_of(r, n)->group = r->group;
         look_at(r, node_of(r, n)->place, node_of(r, n)->place);
-        ebb__tape_link(&r->tape, n, before);
+        if (!link_noted(r, n, before)) { return false; }
         n = node_of(r, n)->chain;
     } while (n != first);
     return true;

@@ -197,42 +197,15 @@ ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *dr
     return time_draft(input, drag, draft, input->limit_bytes, NULL, time_ns_out);
 }
 
-/* Each drop goes before the action that settled names, in the order of the drops. */
-static void move_drops(const uint64_t *settled, ebb_draft *draft, uint64_t *first, uint64_t *next,
-                       ebb_draft_action *sorted) {
-    const size_t n = draft->actions.n;
-    size_t at = 0;
-    for (size_t a = 0; a < n; a++) { first[a] = UINT64_MAX; }
-    for (size_t a = n; a-- > 0;) {
-        if (settled[a] == a) { continue; }
-        next[a] = first[settled[a]];
-        first[settled[a]] = a;
-    }
-    for (size_t a = 0; a < n; a++) {
-        for (uint64_t drop = first[a]; drop != UINT64_MAX; drop = next[drop]) {
-            sorted[at++] = draft->actions.data[drop];
-        }
-        if (settled[a] == a) { sorted[at++] = draft->actions.data[a]; }
-    }
-    EBB_ASSERT(at == n);
-    for (size_t a = 0; a < n; a++) { sorted[a].bound = EBB_DRAFT_FIXED; }
-    if (n > 0) { memcpy(draft->actions.data, sorted, n * sizeof *sorted); }
-}
-
 ebb_status ebb__best_settle(const ebb_policy_input *input, const ebb_best_drag *drag, uint64_t limit_bytes,
                             ebb_draft *draft) {
     const size_t n = draft->actions.n;
     double time_ns = 0;
-    ebb_bump bump;
-    ebb__bump_init(&bump, input->mem);
-    uint64_t *settled = ebb__bump_alloc(&bump, n + 1, sizeof *settled);
-    uint64_t *first = ebb__bump_alloc(&bump, n + 1, sizeof *first);
-    uint64_t *next = ebb__bump_alloc(&bump, n + 1, sizeof *next);
-    ebb_draft_action *sorted = ebb__bump_alloc(&bump, n + 1, sizeof *sorted);
-    ebb_status st = settled != NULL && first != NULL && next != NULL && sorted != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    uint64_t *settled = ebb__alloc(input->mem, n, sizeof *settled);
+    ebb_status st = settled != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     for (size_t a = 0; st == EBB_OK && a < n; a++) { settled[a] = a; }
     if (st == EBB_OK) { st = time_draft(input, drag, draft, limit_bytes, settled, &time_ns); }
-    if (st == EBB_OK) { move_drops(settled, draft, first, next, sorted); }
-    ebb__bump_fini(&bump);
+    if (st == EBB_OK) { st = ebb__draft_reorder(draft, settled); }
+    ebb__free(input->mem, settled);
     return st;
 }

@@ -37,8 +37,9 @@ static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(!state->present && state->bytes > 0);
     if (state->gone) { ebb__best_set_gone(w, t, false); }
-    /* What is computed again for the sake of others may be dead at once. It is not in front like what dies later: where
-     * many copies wait, not all tensors are looked at, and it may stay and spare the next recomputation. */
+    /* A tensor that is computed again only as an input of others may be dead when it arrives. Unlike those that die
+     * later, it does not go to the front: where many copies wait, not all tensors are looked at, so it may stay a
+     * little longer and save the next recomputation. */
     ebb__best_queue_add(&w->by_copy, (ebb_best_floor){.tensor = t});
     ebb__best_queue_add(&w->by_again, (ebb_best_floor){.tensor = t});
     state->present = true;

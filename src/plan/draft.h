@@ -55,6 +55,10 @@ ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t te
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
                               uint64_t limit_bytes, bool early_out, bool early_in);
 
+/* Write the actions anew: before each action those that go there (before[a]: of action a; its own index if it stays),
+ * copies out first, in their old order. An action that others go before stays. Copies may not move any more. */
+ebb_status ebb__draft_reorder(ebb_draft *draft, const uint64_t *before);
+
 /* Whether its drops and copies find their tensors as they must: deep. Only of drafts without parts. */
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program);
 

@@ -153,14 +153,13 @@ static void move_in(mover *m, size_t a, uint64_t engine_free[EBB_MAX_ENGINES]) {
     m->before[a] = from;
 }
 
-/* Write the actions anew: before each action those that go there (outs first), in their old order. */
-static ebb_status reorder(mover *m) {
-    size_t n = m->n, at = 0;
-    uint64_t *start = ebb__bump_alloc(&m->bump, n + 1, sizeof *start);
-    ebb_draft_action *sorted = ebb__bump_alloc(&m->bump, n, sizeof *sorted);
+static ebb_status sort_actions(ebb_draft *draft, const uint64_t *before, ebb_bump *bump) {
+    size_t n = draft->actions.n, at = 0;
+    uint64_t *start = ebb__bump_alloc(bump, n + 1, sizeof *start);
+    ebb_draft_action *sorted = ebb__bump_alloc(bump, n, sizeof *sorted);
     if (start == NULL || sorted == NULL) { return EBB_E_NO_MEMORY; }
     memset(start, 0, (n + 1) * sizeof *start);
-    for (size_t a = 0; a < n; a++) { start[m->before[a]]++; }
+    for (size_t a = 0; a < n; a++) { start[before[a]]++; }
     for (size_t i = 0; i <= n; i++) { /* from counts to starts */
         size_t count = i < n ? start[i] : 0;
         start[i] = at;
@@ -170,15 +169,23 @@ static ebb_status reorder(mover *m) {
     /* a moved one comes before the one whose place it took, so those that stay are set last; bounds are spent */
     for (int pass = 0; pass < 3; pass++) {
         for (size_t a = 0; a < n; a++) {
-            const ebb_draft_action *action = &m->draft->actions.data[a];
-            int kind = m->before[a] == a ? 2 : action->action.kind == EBB_ACT_OUT ? 0 : 1;
+            const ebb_draft_action *action = &draft->actions.data[a];
+            int kind = before[a] == a ? 2 : action->action.kind == EBB_ACT_OUT ? 0 : 1;
             if (kind != pass) { continue; }
-            sorted[start[m->before[a]]] = *action;
-            sorted[start[m->before[a]]++].bound = EBB_DRAFT_FIXED;
+            sorted[start[before[a]]] = *action;
+            sorted[start[before[a]]++].bound = EBB_DRAFT_FIXED;
         }
     }
-    if (n > 0) { memcpy(m->draft->actions.data, sorted, n * sizeof *sorted); }
+    if (n > 0) { memcpy(draft->actions.data, sorted, n * sizeof *sorted); }
     return EBB_OK;
+}
+
+ebb_status ebb__draft_reorder(ebb_draft *draft, const uint64_t *before) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, draft->mem);
+    const ebb_status st = sort_actions(draft, before, &bump);
+    ebb__bump_fini(&bump);
+    return st;
 }
 
 static ebb_status init_mover(mover *m) {
@@ -212,7 +219,7 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
         if (moves && action->bound < a) { m.before[a] = action->bound; }
         EBB_ASSERT(m.before[a] <= a && (m.before[a] == a || action->bound <= m.before[a]));
     }
-    if (st == EBB_OK) { st = reorder(&m); }
+    if (st == EBB_OK) { st = ebb__draft_reorder(draft, m.before); }
     if (EBB_DEBUG >= 2) { EBB_ASSERT(st != EBB_OK || ebb__draft_is_valid(draft, program)); }
     ebb__bump_fini(&m.bump);
     return st;

@@ -46,7 +46,7 @@ static void init_subject(subject *s, uint64_t limit, uint64_t host_bytes) {
                               .limit_bytes = limit};
 }
 
-/* A draft of the walk within a random limit, with or without copies; false: there is none. */
+/* Make a draft by a walk, within a random limit and with or without copies. It returns false if the walk finds none. */
 static bool open_program(subject *s, ebb_program *program, uint64_t seed) {
     ebb_rng rng;
     ebb__rng_init(&rng, seed, 11);
@@ -231,8 +231,7 @@ static void local_search_keeps_the_limit(void **state) {
     assert_true(n_better > 5 && n_own == 0);
 }
 
-/* Before how many actions that are no drops the drop number `drop` of a tensor comes, from the end; UINT64_MAX: there
- * is none. */
+/* How many actions other than drops come after a tensor's drop number `drop`. If it has fewer drops: UINT64_MAX. */
 static uint64_t rest_after(const ebb_draft *draft, uint32_t tensor, uint32_t drop) {
     size_t a = 0;
     for (; a < draft->actions.n; a++) {
