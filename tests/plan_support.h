@@ -178,6 +178,17 @@ static inline uint64_t liveness_bytes(const ebb_program *program, const ebb_mach
     return peak;
 }
 
+/* Field by field: between them a struct has bytes that say nothing. */
+static inline bool is_same_action(const ebb_action *a, const ebb_action *b) {
+    return a->kind == b->kind && a->target == b->target && a->choice == b->choice && a->tier == b->tier &&
+           a->to == b->to && a->begin == b->begin && a->size_bytes == b->size_bytes && a->held == b->held;
+}
+
+static inline void assert_same_actions(const ebb_plan *a, const ebb_plan *b) {
+    assert_int_equal(a->actions.n, b->actions.n);
+    for (size_t i = 0; i < a->actions.n; i++) { assert_true(is_same_action(&a->actions.data[i], &b->actions.data[i])); }
+}
+
 static inline uint64_t hash_draft(const ebb_draft *draft) {
     uint64_t hash = EBB_HASH_INIT;
     for (size_t i = 0; i < draft->actions.n; i++) {

@@ -160,6 +160,7 @@ typedef struct ebb_action {
     uint32_t choice;            /* run, again: which of the step's choices; again takes the one that run took */
     uint16_t tier, to;          /* out: where to; in, move: where from; move: where to */
     uint64_t begin, size_bytes; /* of a tensor: which bytes, or 0 and EBB_WHOLE; of a step: 0 */
+    bool held;                  /* out, in, move: it waits for what is computed before it in the list, too */
 } ebb_action;
 
 typedef struct ebb_stay {

@@ -69,7 +69,7 @@ class NoFit(Structure):
 
 class Action(Structure):
     _fields_ = [("kind", c_uint32), ("target", c_uint32), ("choice", c_uint32), ("tier", c_uint16), ("to", c_uint16),
-                ("begin", c_uint64), ("size_bytes", c_uint64)]
+                ("begin", c_uint64), ("size_bytes", c_uint64), ("held", c_bool)]
 
 
 class Timeline(Structure):

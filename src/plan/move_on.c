@@ -420,19 +420,6 @@ static ebb_status write_plan(pool *p, ebb_plan *made) {
     return write_slots(p, made, moves, n_moves, at);
 }
 
-static ebb_status create_like(const ebb_plan *plan, ebb_plan **made_out) {
-    ebb_plan *made = NULL;
-    EBB_TRY(ebb__plan_create(plan->mem, plan->policy, &plan->topology, &made));
-    made->algorithms = plan->algorithms;
-    made->budget_bytes = plan->budget_bytes;
-    made->fingerprint = plan->fingerprint;
-    made->alignment_bytes = plan->alignment_bytes;
-    made->has_nominal_times = plan->has_nominal_times;
-    made->certificate = plan->certificate;
-    *made_out = made;
-    return EBB_OK;
-}
-
 /* One plan, with as much on the near tier as cap_bytes. */
 static ebb_status pool_within(pool *p, ebb_plan *made) {
     p->n_copies = 0;
@@ -472,7 +459,7 @@ static ebb_status pool_pair(pool *p, const ebb_plan_options *limits, ebb_plan **
         ebb_plan *made = NULL;
         ebb_placed got = {0};
         uint64_t over = 0;
-        EBB_TRY(create_like(p->plan, &made));
+        EBB_TRY(ebb__plan_create_like(p->plan, &made));
         ebb__bump_init(&p->bump, p->plan->mem);
         ebb_status st = pool_within(p, made);
         ebb__bump_fini(&p->bump);

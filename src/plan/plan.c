@@ -38,6 +38,19 @@ ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, const ebb_to
     return EBB_OK;
 }
 
+ebb_status ebb__plan_create_like(const ebb_plan *plan, ebb_plan **like_out) {
+    ebb_plan *like = NULL;
+    EBB_TRY(ebb__plan_create(plan->mem, plan->policy, &plan->topology, &like));
+    like->algorithms = plan->algorithms;
+    like->budget_bytes = plan->budget_bytes;
+    like->fingerprint = plan->fingerprint;
+    like->alignment_bytes = plan->alignment_bytes;
+    like->has_nominal_times = plan->has_nominal_times;
+    like->certificate = plan->certificate;
+    *like_out = like;
+    return EBB_OK;
+}
+
 void ebb_plan_destroy(ebb_plan *plan) {
     if (plan == NULL) { return; }
     EBB_VEC_FINI(plan->mem, &plan->actions);

@@ -9,7 +9,8 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-#define VERSION 2u
+#define VERSION 3u
+#define VERSION_WITHOUT_HELD 2u /* written where nothing is held, so that older readers know it */
 #define MAX_FIELDS 7
 #define MAX_FILE_BYTES ((uint64_t)8 << 30)
 
@@ -17,7 +18,7 @@
 typedef struct reader {
     const char *name;
     const char *at, *end;
-    uint64_t line;
+    uint64_t line, version;
     const char *field[MAX_FIELDS];
     size_t length[MAX_FIELDS];
     uint32_t n_fields; /* MAX_FIELDS + 1: there were more */
@@ -215,9 +216,11 @@ static ebb_status read_algorithms(const reader *r, ebb_plan *plan) {
 }
 
 static ebb_status read_header(reader *r, const ebb_mem *mem, ebb_plan **plan_out) {
-    uint64_t version = 0, fingerprint = 0;
-    EBB_TRY(read_count(r, "ebb-plan", &version));
-    if (version != VERSION) { return refuse(r, "a version of the format that this ebb does not know"); }
+    uint64_t fingerprint = 0;
+    EBB_TRY(read_count(r, "ebb-plan", &r->version));
+    if (r->version < VERSION_WITHOUT_HELD || r->version > VERSION) {
+        return refuse(r, "a version of the format that this ebb does not know");
+    }
     EBB_TRY(read_fingerprint(r, &fingerprint));
     EBB_TRY(read_policy(r, mem, plan_out));
     ebb_plan *plan = *plan_out;
@@ -235,11 +238,15 @@ static ebb_status read_header(reader *r, const ebb_mem *mem, ebb_plan **plan_out
     return is_power && plan->alignment_bytes <= EBB_PROGRAM_MAX_ALIGNMENT ? EBB_OK : refuse(r, "not an alignment");
 }
 
-/* "[BEGIN SIZE]" from field idx on, where the line may end. */
+/* "[BEGIN SIZE] [held]" from field idx on, where the line may end. */
 static ebb_status read_part(const reader *r, uint32_t idx, ebb_action *action) {
+    const bool may_be_held = action->kind != EBB_ACT_DROP && r->version > VERSION_WITHOUT_HELD;
     action->size_bytes = EBB_WHOLE;
-    if (r->n_fields == idx) { return EBB_OK; }
-    if (r->n_fields != idx + 2) { return refuse(r, "wrong number of fields"); }
+    action->held =
+        may_be_held && r->n_fields > idx && r->n_fields <= MAX_FIELDS && field_is(r, r->n_fields - 1, "held");
+    const uint32_t n_fields = r->n_fields - action->held;
+    if (n_fields == idx) { return EBB_OK; }
+    if (n_fields != idx + 2) { return refuse(r, "wrong number of fields"); }
     EBB_TRY(read_number(r, idx, UINT64_MAX / 2, &action->begin));
     return read_number(r, idx + 1, UINT64_MAX / 2, &action->size_bytes);
 }
@@ -369,9 +376,16 @@ ebb_status ebb_plan_load(const ebb_mem *mem, const char *path, ebb_plan **plan_o
     return st;
 }
 
+static bool has_held(const ebb_plan *plan) {
+    bool has = false;
+    for (size_t i = 0; i < plan->actions.n; i++) { has = has || plan->actions.data[i].held; }
+    return has;
+}
+
 /* The writer remembers its first failure and reports it at commit, so the calls between are not looked at. */
 static void write_header(ebb_file_writer *w, const ebb_plan *plan) {
-    (void)ebb__file_writer_printf(w, "ebb-plan %u\nfingerprint %016" PRIx64 "\npolicy %s\n", VERSION, plan->fingerprint,
+    const unsigned version = has_held(plan) ? VERSION : VERSION_WITHOUT_HELD;
+    (void)ebb__file_writer_printf(w, "ebb-plan %u\nfingerprint %016" PRIx64 "\npolicy %s\n", version, plan->fingerprint,
                                   plan->policy);
     if (plan->algorithms != EBB_ALGORITHMS_GIVEN) {
         (void)ebb__file_writer_printf(w, "algorithms %s\n", ebb_algorithms_name((size_t)plan->algorithms, NULL));
@@ -417,7 +431,7 @@ static void write_action(ebb_file_writer *w, const ebb_topology *topology, const
     if (!ebb__action_computes(a) && a->size_bytes != EBB_WHOLE) {
         (void)ebb__file_writer_printf(w, " %" PRIu64 " %" PRIu64, a->begin, a->size_bytes);
     }
-    (void)ebb__file_writer_printf(w, "\n");
+    (void)ebb__file_writer_printf(w, a->held ? " held\n" : "\n");
 }
 
 /* The rest of a line of a stay or slot. */

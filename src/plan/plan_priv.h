@@ -70,6 +70,8 @@ struct ebb_plan {
 };
 
 ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, const ebb_topology *topology, ebb_plan **plan_out);
+/* One of the same kind, without actions, stays or slots. */
+ebb_status ebb__plan_create_like(const ebb_plan *plan, ebb_plan **like_out);
 
 /* Whether a comes after b in the order of stays and of slots: by first, tensor, begin. */
 static inline bool ebb__comes_after(uint64_t first_a, uint32_t tensor_a, uint64_t begin_a, uint64_t first_b,

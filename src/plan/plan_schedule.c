@@ -5,7 +5,8 @@
  * Two actions conflict when they touch the same byte of the arena or of a tier and one of them writes it. Such
  * pairs must happen in the list's order, across the border of the iteration too. A map from bytes to their
  * history (the last write, and each engine's last read since) yields the pairs that matter: writes wait for
- * both, reads for the write. As every engine works in order, the latest of each other engine is enough.
+ * both, reads for the write. As every engine works in order, the latest of each other engine is enough. A copy that is
+ * held waits for the last action before it in the lap that computes, too.
  *
  * A wait that is implied by another is left out: each action carries a clock, which says for each engine how far
  * it is known to be when the action has ended. What the clock of the engine's action before, or of the other wait,
@@ -216,7 +217,7 @@ static uint8_t engine_of(const tracker *t, const ebb_action *action) {
 
 /* One lap; first_time is the time of action 0. schedule may be NULL: only the history is wanted. */
 static void walk_lap(tracker *t, uint64_t first_time, ebb_schedule *schedule) {
-    uint64_t n = t->plan->actions.n, n_deps = 0;
+    uint64_t n = t->plan->actions.n, n_deps = 0, computed = 0;
     for (uint64_t a = 0; a < n; a++) {
         const ebb_action *action = &t->plan->actions.data[a];
         entry now = {.engine = engine_of(t, action), .time = first_time + a};
@@ -229,6 +230,8 @@ static void walk_lap(tracker *t, uint64_t first_time, ebb_schedule *schedule) {
         uint64_t need[EBB_MAX_ENGINES] = {0};
         visit_ranges(t, action, visit_gather, need);
         visit_ranges(t, action, visit_enter, &now);
+        if (action->held) { need[EBB_COMPUTE] = ebb_max_u64(need[EBB_COMPUTE], computed); }
+        computed = now.engine == EBB_COMPUTE ? now.time : computed;
         reduce(t, now.engine, need);
         advance_clock(t, now.engine, now.time, need);
         for (uint32_t e = 0; schedule != NULL && e < t->n_engines; e++) {

@@ -7,6 +7,7 @@
 
 #include "ebb/executor.h"
 #include "ebb/program_import.h"
+#include "plan/hold.h"
 #include "plan/order.h"
 
 #include <unistd.h>
@@ -112,6 +113,33 @@ static void test_move_on_oom(void **state) {
     ebb_program *p = random_program(2);
     OOM_LOOP(mem, st, st = plan_pool(mem, p, m, &disk_bytes));
     assert_true(disk_bytes > 0);
+    ebb_program_destroy(p);
+    ebb_machine_destroy(m);
+}
+
+static ebb_status hold_copies(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    options.mem = mem;
+    options.policy = "budget";
+    options.no_recompute = true;
+    options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 3 / 2;
+    EBB_TRY(ebb_plan_make(p, m, &options, &plan, NULL));
+    const ebb_status st = ebb__plan_hold(p, m, 1, &plan);
+    ebb_plan_destroy(plan);
+    return st;
+}
+
+static void test_hold_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    ebb_link link;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    link.work_rate[EBB_STEP_ARITHMETIC] = 0.5;
+    assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+    ebb_program *p = random_program(2);
+    OOM_LOOP(mem, st, st = hold_copies(mem, p, m));
     ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }
@@ -293,10 +321,16 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom),    cmocka_unit_test(test_executor_oom),
-                                       cmocka_unit_test(test_move_on_oom), cmocka_unit_test(test_paper_policies_oom),
-                                       cmocka_unit_test(test_best_oom),    cmocka_unit_test(test_order_oom),
-                                       cmocka_unit_test(test_fitting_oom), cmocka_unit_test(test_dtr_oom),
-                                       cmocka_unit_test(test_no_fit_oom),  cmocka_unit_test(test_large_oom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom),
+                                       cmocka_unit_test(test_executor_oom),
+                                       cmocka_unit_test(test_move_on_oom),
+                                       cmocka_unit_test(test_hold_oom),
+                                       cmocka_unit_test(test_paper_policies_oom),
+                                       cmocka_unit_test(test_best_oom),
+                                       cmocka_unit_test(test_order_oom),
+                                       cmocka_unit_test(test_fitting_oom),
+                                       cmocka_unit_test(test_dtr_oom),
+                                       cmocka_unit_test(test_no_fit_oom),
+                                       cmocka_unit_test(test_large_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

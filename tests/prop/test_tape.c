@@ -251,7 +251,7 @@ static size_t next_no_drop(const ebb_draft *draft, size_t a) {
 static bool has_same_others(const ebb_draft *draft, const ebb_draft *other) {
     size_t a = next_no_drop(draft, 0), b = next_no_drop(other, 0);
     while (a < draft->actions.n && b < other->actions.n) {
-        if (memcmp(&draft->actions.data[a].action, &other->actions.data[b].action, sizeof(ebb_action)) != 0) { break; }
+        if (!is_same_action(&draft->actions.data[a].action, &other->actions.data[b].action)) { break; }
         a = next_no_drop(draft, a + 1);
         b = next_no_drop(other, b + 1);
     }

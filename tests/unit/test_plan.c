@@ -425,8 +425,7 @@ static void test_deterministic(void **state) {
         ebb_status st = make(p, m, "budget", budget, &a, NULL);
         assert_int_equal(make(p, m, "budget", budget, &b, NULL), st);
         if (st == EBB_OK) {
-            assert_int_equal(a->actions.n, b->actions.n);
-            assert_memory_equal(a->actions.data, b->actions.data, a->actions.n * sizeof(ebb_action));
+            assert_same_actions(a, b);
             for (size_t i = 0; i < a->stays.n; i++) {
                 assert_int_equal(a->stays.data[i].offset, b->stays.data[i].offset);
             }

@@ -60,6 +60,7 @@ static void test_refused(void **state) {
     (void)state;
     static const char *const cases[][3] = {
         {"ebb-plan 2", "ebb-plan 1", "p.plan:1: a version"},
+        {"ebb-plan 2", "ebb-plan 4", "p.plan:1: a version"},
         {"ebb-plan 2", "ebb-program 1", "p.plan:1: 'ebb-plan' was expected"},
         {"00000000deadBEEF", "deadbeef", "p.plan:2: 'fingerprint' was expected"},
         {"00000000deadBEEF", "00000000deadBEEG", "p.plan:2: not a hexadecimal"},
@@ -75,6 +76,7 @@ static void test_refused(void **state) {
         {"run 0 0", "run 0", "p.plan:15: wrong number of fields"},
         {"run 0 0", "walk 0 0", "p.plan:15: no such action"},
         {"out 1 disk", "out 1 disk 2", "p.plan:16: wrong number of fields"},
+        {"out 1 disk", "out 1 disk held", "p.plan:16: wrong number of fields"}, /* it is version 2 */
         {"out 1 disk", "out 4294967295 disk", "p.plan:16: a number is too large"},
         {"alignment 16", "alignment 24", "p.plan:6: not an alignment"},
         {"alignment 16", "aligned 16", "p.plan:6: 'alignment' was expected"},
@@ -110,6 +112,51 @@ static void test_refused(void **state) {
         if (strstr(ebb_last_error(), cases[i][2]) == NULL) { print_error("case %zu: %s\n", i, ebb_last_error()); }
         assert_non_null(strstr(ebb_last_error(), cases[i][2]));
         assert_null(plan);
+    }
+}
+
+/* What a plan of version 3 may say of its copies, and no more. */
+static void test_held(void **state) {
+    (void)state;
+    static const struct {
+        const char *line;
+        bool is_right, is_held;
+    } cases[] = {
+        {"out 1 disk held", true, true},
+        {"out 1 disk 0 64 held", true, true},
+        {"out 1 disk 0 64", true, false},
+        {"move 1 disk host held", true, true},
+        {"in 1 disk held", true, true},
+        {"out 1 disk held 64", false, false},
+        {"out 1 disk 0 64 kept", false, false},
+        {"out 1 disk 0 held", false, false},
+        {"out 1 disk held held", false, false},
+        {"drop 1 held", false, false},
+        {"drop 1 0 64 held", false, false},
+        {"run 0 0 held", false, false},
+        {"move 1 disk host 0 64 held", true, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(good, "out 1 disk");
+        const size_t head = (size_t)(at - good) - strlen("ebb-plan 2");
+        char text[sizeof good + 64];
+        (void)snprintf(text, sizeof text, "ebb-plan 3%.*s%s%s", (int)head, good + strlen("ebb-plan 2"), cases[i].line,
+                       at + strlen("out 1 disk"));
+        ebb_plan *plan = NULL;
+        assert_int_equal(parse(text, &plan), cases[i].is_right ? EBB_OK : EBB_E_FORMAT);
+        if (!cases[i].is_right) { continue; }
+        assert_int_equal(plan->actions.data[1].held, cases[i].is_held);
+        ebb_plan *read = NULL;
+        char *written = NULL;
+        size_t n = 0;
+        assert_int_equal(ebb_plan_save(plan, path), EBB_OK);
+        assert_int_equal(ebb__file_read_all(NULL, path, 1 << 20, &written, &n), EBB_OK);
+        assert_true(strncmp(written, cases[i].is_held ? "ebb-plan 3\n" : "ebb-plan 2\n", 11) == 0);
+        assert_int_equal(ebb_plan_load(NULL, path, &read), EBB_OK);
+        assert_int_equal(read->actions.data[1].held, cases[i].is_held);
+        ebb__free(NULL, written);
+        ebb_plan_destroy(read);
+        ebb_plan_destroy(plan);
     }
 }
 
@@ -155,8 +202,7 @@ static void test_round_trip(void **state) {
         assert_int_equal(ebb_plan_check(p, read), EBB_OK);
         const ebb_plan_summary a = ebb_plan_get_summary(plan), b = ebb_plan_get_summary(read);
         assert_same_summary(&a, &b);
-        assert_int_equal(plan->actions.n, read->actions.n);
-        assert_memory_equal(plan->actions.data, read->actions.data, read->actions.n * sizeof(ebb_action));
+        assert_same_actions(plan, read);
         ebb_plan_destroy(plan);
         ebb_plan_destroy(read);
         ebb_program_destroy(p);
@@ -220,8 +266,8 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_truncated), cmocka_unit_test(test_round_trip),
-                                       cmocka_unit_test(test_mutated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good),       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_held),       cmocka_unit_test(test_truncated),
+                                       cmocka_unit_test(test_round_trip), cmocka_unit_test(test_mutated)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

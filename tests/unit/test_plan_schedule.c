@@ -291,9 +291,35 @@ static void test_known_waits(void **state) {
     ebb_program_destroy(p);
 }
 
+/* A copy that is held waits for what is computed before it in the list, and no longer. */
+static void test_held_waits(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = make_known(&p, &m);
+    ebb_timeline timeline;
+    uint64_t start[10], end[10];
+    const ebb_action out = plan->actions.data[1];
+    plan->actions.data[1] = plan->actions.data[2]; /* b, then the copy out, held */
+    plan->actions.data[2] = out;
+    plan->actions.data[2].held = plan->actions.data[6].held = true;
+    plan->stays.data[1].first = 1;
+    plan->slots.data[0].first = 2;
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, start, end), EBB_OK);
+    /* x 0..50, b 50..80, out 80..180, c 180..200, in 200..250, d 250..290 */
+    const uint64_t want_start[] = {0, 50, 80, 80, 180, 200, 200, 250, 290, 290};
+    const uint64_t want_end[] = {50, 80, 180, 80, 200, 200, 250, 290, 290, 290};
+    assert_memory_equal(start, want_start, sizeof start);
+    assert_memory_equal(end, want_end, sizeof end);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_known_times),
-                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_least_rates),
-                                       cmocka_unit_test(test_known_waits)};
+                                       cmocka_unit_test(test_shares),       cmocka_unit_test(test_least_rates),
+                                       cmocka_unit_test(test_known_waits),  cmocka_unit_test(test_held_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies that wait for a better moment.
+ */
+#ifndef EBB_SRC_HOLD_H
+#define EBB_SRC_HOLD_H
+
+#include "plan/plan_priv.h"
+
+/* Put a plan in the place of this one that is faster, as predicted, because some of its copies are held (ebb/plan.h),
+ * or leave it. What is where on the device and the tiers stays as it is. effort 0: only what is tried at once. */
+ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, uint32_t effort, ebb_plan **plan_io);
+
+#endif

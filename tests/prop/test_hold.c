@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies that are held: the plan is no slower, valid, needs the same bytes, and gives the same results in whatever
+ * order its engines work. Plans by chance have what policies do not make: parts, moves, copies on several tiers at one
+ * time.
+ */
+#include "plan_chance.h"
+
+#include "plan/hold.h"
+
+#include <inttypes.h>
+
+#define N_LAPS 2
+
+typedef struct counts {
+    uint64_t n_plans, n_faster, n_held, n_moved;
+} counts;
+
+static uint64_t time_of(const ebb_program *p, const ebb_plan *plan, const ebb_machine *m) {
+    ebb_timeline timeline;
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL), EBB_OK);
+    return timeline.iteration_ns;
+}
+
+/* How often what is held comes after other actions than before. */
+static uint64_t count_held(const ebb_plan *plan) {
+    uint64_t n = 0;
+    for (size_t a = 0; a < plan->actions.n; a++) { n += plan->actions.data[a].held; }
+    return n;
+}
+
+/* An engine's copies may be in another order; steps and drops may not. */
+static uint64_t count_moved(const ebb_plan *a, const ebb_plan *b) {
+    uint64_t n = 0;
+    assert_int_equal(a->actions.n, b->actions.n);
+    for (size_t i = 0; i < a->actions.n; i++) {
+        n += a->actions.data[i].kind != b->actions.data[i].kind ||
+             a->actions.data[i].target != b->actions.data[i].target;
+    }
+    return n;
+}
+
+static void try_hold(const ebb_program *p, const ebb_machine *m, ebb_plan **plan_io, ebb_rng *rng, counts *c) {
+    world expected, got;
+    const uint64_t before_ns = time_of(p, *plan_io, m);
+    const ebb_plan_summary before = ebb_plan_get_summary(*plan_io);
+    execute_in_order(&expected, p, *plan_io, N_LAPS);
+    ebb_plan *was = NULL;
+    assert_int_equal(ebb__plan_create_like(*plan_io, &was), EBB_OK);
+    for (size_t a = 0; a < (*plan_io)->actions.n; a++) {
+        assert_int_equal(EBB_PUSH(NULL, &was->actions, (*plan_io)->actions.data[a]), EBB_OK);
+    }
+    assert_int_equal(ebb__plan_hold(p, m, (uint32_t)ebb__rng_below(rng, 2), plan_io), EBB_OK);
+    ebb_plan *plan = *plan_io;
+    assert_int_equal(ebb__plan_seal(plan), EBB_OK);
+    if (ebb_plan_check(p, plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    const ebb_plan_summary after = ebb_plan_get_summary(plan);
+    assert_int_equal(after.peak_bytes, before.peak_bytes);
+    assert_int_equal(after.moved_out_bytes, before.moved_out_bytes);
+    for (uint32_t t = 0; t < EBB_MAX_TIERS; t++) { assert_int_equal(after.tier_bytes[t], before.tier_bytes[t]); }
+    const uint64_t after_ns = time_of(p, plan, m);
+    assert_true(after_ns <= before_ns);
+    c->n_plans++;
+    c->n_faster += after_ns < before_ns;
+    c->n_held += count_held(plan);
+    c->n_moved += count_moved(was, plan);
+    execute_in_order(&got, p, plan, N_LAPS);
+    assert_same_results(&got, &expected, N_LAPS);
+    world_free(&got);
+    execute_any_order(&got, p, plan, N_LAPS, rng);
+    assert_same_results(&got, &expected, N_LAPS);
+    world_free(&got);
+    world_free(&expected);
+    ebb_plan_destroy(was);
+}
+
+static void by_chance(void **state) {
+    (void)state;
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(30, 100, 300));
+    counts c = {0};
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        ebb_rng rng;
+        ebb_machine *m = NULL;
+        ebb__rng_init(&rng, seed, 21);
+        ebb_program *p = random_program(seed);
+        ebb_plan *plan = make_plan(p, seed, &m);
+        assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+        try_hold(p, m, &plan, &rng, &c);
+        ebb_plan_destroy(plan);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+    print_message("%" PRIu64 " plans, %" PRIu64 " faster, %" PRIu64 " copies held, %" PRIu64 " actions elsewhere\n",
+                  c.n_plans, c.n_faster, c.n_held, c.n_moved);
+    assert_true(c.n_faster * 4 > c.n_plans && c.n_held * 2 > c.n_plans && c.n_moved * 2 > c.n_plans);
+}
+
+/* A step bound by memory follows the one that makes what is copied, and stands still beside a copy. The copy is put
+ * before the step after it, which it does not slow. */
+static void goes_beside_arithmetic(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = NULL;
+    ebb_link link;
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    assert_int_equal(ebb_program_create(NULL, "beside", 1, &p), EBB_OK);
+    const uint32_t x = make_tensor(p, 100, false, false), y = make_tensor(p, 100, false, false);
+    const uint32_t z = make_tensor(p, 100, false, false);
+    STEP(p, 0, 500, {x, EBB_WRITE});
+    STEP(p, 0, 0, {x, EBB_READ}, {y, EBB_WRITE});
+    STEP(p, 0, 500, {y, EBB_UPDATE});
+    STEP(p, 0, 500, {y, EBB_READ}, {z, EBB_WRITE});
+    STEP(p, 0, 500, {z, EBB_UPDATE});
+    STEP(p, 0, 500, {x, EBB_READ}, {z, EBB_READ});
+    for (size_t s = 0; s < p->steps.n; s++) { p->steps.data[s].repeat = EBB_REPEAT_NEVER; }
+    p->choices.data[1].traffic_bytes = 200;
+    p->choices.data[1].time_ns = 200;
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    link.work_rate[EBB_STEP_TRAFFIC] = 0.01;
+    assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+    options.budget_bytes = 200;
+    options.tier_bytes[EBB_DISK] = 0;
+    assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+    assert_int_equal(time_of(p, plan, m), 5 * 500 + 200);
+    assert_true(count_held(plan) > 0);
+    ebb_plan_destroy(plan);
+    options.policy = "budget"; /* fixed rules hold nothing */
+    assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+    assert_true(time_of(p, plan, m) > 5 * 500 + 250 && count_held(plan) == 0);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_chance), cmocka_unit_test(goes_beside_arithmetic)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
