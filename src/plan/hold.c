@@ -32,6 +32,7 @@ typedef struct held_copy {
 typedef struct holder {
     const ebb_program *program;
     const ebb_machine *machine;
+    const ebb_plan_options *options;
     const ebb_plan *plan;
     ebb_program_view view;
     ebb_bump bump;
@@ -259,7 +260,7 @@ static ebb_status try_together(holder *h) {
 static ebb_status try_places(holder *h, held_copy *c, bool *has_gained) {
     const uint32_t was = c->which;
     uint32_t best = was;
-    for (uint32_t place = 0; place < c->n_places && h->work < MAX_WORK; place++) {
+    for (uint32_t place = 0; place < c->n_places && h->work < MAX_WORK && !ebb__is_stopped(h->options); place++) {
         uint64_t ns = 0;
         if (place == was) { continue; }
         c->which = place;
@@ -273,7 +274,7 @@ static ebb_status try_places(holder *h, held_copy *c, bool *has_gained) {
     return EBB_OK;
 }
 
-static ebb_status hold(holder *h, uint32_t effort) {
+static ebb_status hold(holder *h) {
     const size_t n = h->plan->actions.n;
     h->copies = ebb__bump_alloc(&h->bump, n, sizeof *h->copies);
     h->filled = ebb__bump_alloc(&h->bump, n, sizeof *h->filled);
@@ -288,10 +289,13 @@ static ebb_status hold(holder *h, uint32_t effort) {
     EBB_TRY(find_copies(h));
     EBB_TRY(init_trial(h));
     EBB_TRY(try_together(h));
-    bool has_gained = effort > 0;
+    bool has_gained = h->options->effort > 0;
     for (int pass = 0; pass < MAX_PASSES && has_gained; pass++) {
         has_gained = false;
-        for (size_t i = 0; i < h->n_copies; i++) { EBB_TRY(try_places(h, &h->copies[i], &has_gained)); }
+        for (size_t i = 0; i < h->n_copies; i++) {
+            ebb__tell(&h->options->progress, "holding copies", i, h->n_copies);
+            EBB_TRY(try_places(h, &h->copies[i], &has_gained));
+        }
     }
     return write_trial(h);
 }
@@ -310,11 +314,13 @@ static bool may_gain(const ebb_plan *plan, const ebb_machine *machine) {
     return false;
 }
 
-ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, uint32_t effort, ebb_plan **plan_io) {
-    holder h = {.program = program, .machine = machine, .plan = *plan_io, .view = ebb__plan_view(program)};
+ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                          ebb_plan **plan_io) {
+    holder h = {
+        .program = program, .machine = machine, .options = options, .plan = *plan_io, .view = ebb__plan_view(program)};
     if (!may_gain(h.plan, machine)) { return EBB_OK; }
     ebb__bump_init(&h.bump, h.plan->mem);
-    const ebb_status st = hold(&h, effort);
+    const ebb_status st = hold(&h);
     ebb__bump_fini(&h.bump);
     if (st != EBB_OK) {
         ebb_plan_destroy(h.trial);

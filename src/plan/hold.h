@@ -8,7 +8,9 @@
 #include "plan/plan_priv.h"
 
 /* Put a plan in the place of this one that is faster, as predicted, because some of its copies are held (ebb/plan.h),
- * or leave it. What is where on the device and the tiers stays as it is. effort 0: only what is tried at once. */
-ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, uint32_t effort, ebb_plan **plan_io);
+ * or leave it. What is where on the device and the tiers stays as it is. Of the options counts the effort, of which 0
+ * tries all copies at once only, and who is told and may stop it. */
+ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                          ebb_plan **plan_io);
 
 #endif

@@ -201,7 +201,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) { st = ebb__plan_move_on(program, &slower, &usable, &plan); }
-    if (st == EBB_OK && policy->rivals != NULL) { st = ebb__plan_hold(program, &slower, usable.effort, &plan); }
+    if (st == EBB_OK && policy->rivals != NULL) { st = ebb__plan_hold(program, &slower, &usable, &plan); }
     if (st == EBB_OK) {
         const bool in_order = ebb__plan_is_in_order(plan);
         plan->algorithms = how;

@@ -125,7 +125,7 @@ static ebb_status hold_copies(const ebb_mem *mem, const ebb_program *p, const eb
     options.no_recompute = true;
     options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 3 / 2;
     EBB_TRY(ebb_plan_make(p, m, &options, &plan, NULL));
-    const ebb_status st = ebb__plan_hold(p, m, 1, &plan);
+    const ebb_status st = ebb__plan_hold(p, m, &options, &plan);
     ebb_plan_destroy(plan);
     return st;
 }

@@ -50,7 +50,9 @@ static void try_hold(const ebb_program *p, const ebb_machine *m, ebb_plan **plan
     for (size_t a = 0; a < (*plan_io)->actions.n; a++) {
         assert_int_equal(EBB_PUSH(NULL, &was->actions, (*plan_io)->actions.data[a]), EBB_OK);
     }
-    assert_int_equal(ebb__plan_hold(p, m, (uint32_t)ebb__rng_below(rng, 2), plan_io), EBB_OK);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.effort = (uint32_t)ebb__rng_below(rng, 2);
+    assert_int_equal(ebb__plan_hold(p, m, &options, plan_io), EBB_OK);
     ebb_plan *plan = *plan_io;
     assert_int_equal(ebb__plan_seal(plan), EBB_OK);
     if (ebb_plan_check(p, plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
