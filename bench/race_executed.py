@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training inside budgets beside training without one, executed on the backend cpu: what a budget costs in fact.
 
-    bench/race_executed.py [--ebb build/release/ebb] [--memory 50,25] [--disk DIR] [--steps 20] [-o FILE.csv] [NET:BATCH...]
+    bench/race_executed.py [--ebb build/release/ebb] [--beside OTHER/ebb] [--memory 50,25] [--disk DIR] [--steps 20]
+                           [-o FILE.csv] [NET:BATCH...]
 
 The kernels of each network are measured once. Then a process for each budget and one without trains it, all at once, but
 only one of them runs at a time: each is let go on (SIGCONT) until it says that a step is done, and is halted there
 (SIGSTOP), in turn. So a machine whose speed drifts does so for all. The first two steps of each count for nothing. A
-budget is a per cent of what the policy liveness needs. --disk adds a row for the first budget with the file tier alone.
+budget is a per cent of what the policy liveness needs. --disk adds a row for the first budget with the file tier alone;
+--beside adds rows for another build of ebb, which trains in turn with this one.
 
 A row: commit, processor, program, budget, tier, median seconds of a step, predicted seconds, measured over predicted, the
 time over that of the process without a budget (the median over the rounds), the same as predicted, the bound on it, the
@@ -67,6 +69,8 @@ def contenders(args, net, batch, machine):
     budgets = args.memory.split(",")
     for percent in budgets:
         yield Contender(percent, "host", [*shared, "--memory", percent + "%"])
+        if args.beside:
+            yield Contender(percent, "host, beside", [args.beside, *shared[1:], "--memory", percent + "%"])
     if args.disk:
         yield Contender(budgets[0], "file", [*shared, "--memory", budgets[0] + "%", "--host-memory", "0", "--disk", args.disk])
 
@@ -111,6 +115,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--ebb", default="build/release/ebb")
+    parser.add_argument("--beside")
     parser.add_argument("--memory", default="50,25")
     parser.add_argument("--disk")
     parser.add_argument("--steps", type=int, default=20)
