@@ -14,8 +14,9 @@ static double sum_prices(const ebb_bound_problem *problem, const ebb_bound_price
                          double *upto) {
     uint32_t pivot = 0;
     upto[0] = 0;
-    for (uint64_t w = 0; w < EBB_BOUND_PIVOTS; w++) {
-        const uint64_t begin = ebb__bound_stretch(n_steps, w), end = ebb__bound_stretch(n_steps, w + 1);
+    for (uint64_t w = 0; w < problem->n_stretches; w++) {
+        const uint64_t begin = ebb__bound_stretch(n_steps, w, problem->n_stretches);
+        const uint64_t end = ebb__bound_stretch(n_steps, w + 1, problem->n_stretches);
         const bool has_pivot = pivot < problem->n_pivots && problem->pivot[pivot] < end;
         const double price = has_pivot ? prices->byte[pivot++] / (double)(end - begin) : 0;
         for (uint64_t i = begin; i < end; i++) { upto[i + 1] = upto[i] + price; }
@@ -50,8 +51,9 @@ ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out, do
     *duals_out = NULL;
     memcpy(limits.tier_bytes, input->tier_bytes, sizeof limits.tier_bytes);
     const ebb_bound_choices choices = {true, input->choice};
-    EBB_TRY(ebb__bound_problem(input->program, input->machine, &limits, choices, &w->bump, &problem));
-    EBB_TRY(ebb__bound_price(&problem, EBB_BOUND_QUICK, INFINITY, &w->bump, bound_ns_out, &prices));
+    const ebb_bound_care care = EBB_BOUND_QUICK;
+    EBB_TRY(ebb__bound_problem(input->program, input->machine, &limits, choices, care, &w->bump, &problem));
+    EBB_TRY(ebb__bound_price(&problem, care, INFINITY, &w->bump, bound_ns_out, &prices));
     ebb_best_duals *duals = ebb__bump_alloc(&w->bump, 1, sizeof *duals);
     if (duals == NULL) { return EBB_E_NO_MEMORY; }
     duals->segment = ebb__bump_alloc(&w->bump, n + 1, sizeof *duals->segment);

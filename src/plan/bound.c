@@ -13,7 +13,7 @@ static ebb_status bound_by_prices(const ebb_program *program, const ebb_machine 
     ebb_bound_problem problem;
     ebb_bump bump;
     ebb__bump_init(&bump, limits->mem);
-    ebb_status st = ebb__bound_problem(program, machine, limits, choices, &bump, &problem);
+    ebb_status st = ebb__bound_problem(program, machine, limits, choices, care, &bump, &problem);
     if (st == EBB_OK) { st = ebb__bound_price(&problem, care, stop_ns, &bump, bound_ns_out, NULL); }
     ebb__bump_fini(&bump);
     return st;

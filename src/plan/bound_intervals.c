@@ -4,7 +4,7 @@
  * uses in which a tensor can be absent (bound.h).
  *
  * An interval goes from one use of a tensor's content to the next use that reads it; around the end of the iteration,
- * if the tensor is persistent; to the end, if it is kept. Each of EBB_BOUND_PIVOTS equal stretches of the program has
+ * if the tensor is persistent; to the end, if it is kept. Each of equal stretches of the program has
  * one pivot, the step where most bytes have no room. Where all have room it still says when a copy can begin at the
  * earliest.
  *
@@ -145,8 +145,9 @@ static void leave_room(finder *f, uint64_t budget_bytes) {
 static void pick_pivots(finder *f) {
     ebb_bound_problem *p = f->problem;
     bool is_tight = false;
-    for (uint64_t w = 0; w < EBB_BOUND_PIVOTS; w++) {
-        const uint64_t begin = ebb__bound_stretch(f->view.n_steps, w), end = ebb__bound_stretch(f->view.n_steps, w + 1);
+    for (uint64_t w = 0; w < p->n_stretches; w++) {
+        const uint64_t begin = ebb__bound_stretch(f->view.n_steps, w, p->n_stretches);
+        const uint64_t end = ebb__bound_stretch(f->view.n_steps, w + 1, p->n_stretches);
         uint64_t best = begin;
         for (uint64_t i = begin; i < end; i++) { best = f->missing[i] > f->missing[best] ? i : best; }
         if (begin == end) { continue; }
@@ -342,9 +343,11 @@ static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *b
 }
 
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                              ebb_bound_choices choices, ebb_bump *bump, ebb_bound_problem *problem_out) {
+                              ebb_bound_choices choices, ebb_bound_care care, ebb_bump *bump,
+                              ebb_bound_problem *problem_out) {
     finder f = {.problem = problem_out, .copies_only = limits->no_recompute, .choices = choices};
     *problem_out = (ebb_bound_problem){0};
+    problem_out->n_stretches = care == EBB_BOUND_AT_ONCE ? EBB_BOUND_PIVOTS_AT_ONCE : EBB_BOUND_PIVOTS;
     EBB_TRY(init_finder(&f, program, bump));
     find_rates(&f, machine, limits->tier_bytes);
     find_step_times(&f, machine);
