@@ -6,15 +6,19 @@
 
 #include "plan/plan_priv.h"
 
+#define INDEXED 4u /* groups, for each piece, so that a plan with any numbers takes little memory */
+
 static ebb_status init(ebb_shelf *s, uint64_t n, ebb_bump *bump) {
     if (n >= EBB_NO_PIECE) { return ebb_fail(EBB_E_LIMIT, "plan: 2^32 - 1 stays or slots, or more"); }
-    *s = (ebb_shelf){.n = n};
+    *s = (ebb_shelf){.n = n, .n_indexed = INDEXED * n};
+    s->first = ebb__bump_alloc(bump, s->n_indexed + 1, sizeof *s->first);
     s->group = ebb__bump_alloc(bump, n, sizeof *s->group);
     s->begin = ebb__bump_alloc(bump, n, sizeof *s->begin);
     s->end = ebb__bump_alloc(bump, n, sizeof *s->end);
     s->number = ebb__bump_alloc(bump, n, sizeof *s->number);
     s->rank = ebb__bump_alloc(bump, n, sizeof *s->rank);
-    const bool has_all = s->group != NULL && s->begin != NULL && s->end != NULL && s->number != NULL && s->rank != NULL;
+    const bool has_all = s->group != NULL && s->begin != NULL && s->end != NULL && s->number != NULL &&
+                         s->rank != NULL && s->first != NULL;
     return has_all ? ebb__ordset_init(&s->live, n, bump) : EBB_E_NO_MEMORY;
 }
 
@@ -27,6 +31,14 @@ static ebb_status permute(uint64_t **values, const ebb_shelf *s, ebb_bump *bump)
     return EBB_OK;
 }
 
+static void index_groups(ebb_shelf *s) {
+    uint64_t rank = 0;
+    for (uint64_t group = 0; group <= s->n_indexed; group++) {
+        while (rank < s->n && s->group[rank] < group) { rank++; }
+        s->first[group] = rank;
+    }
+}
+
 /* group, begin and end are by number. */
 static ebb_status rank_all(ebb_shelf *s, ebb_bump *bump) {
     for (uint64_t i = 0; i < s->n; i++) { s->number[i] = (uint32_t)i; }
@@ -35,6 +47,7 @@ static ebb_status rank_all(ebb_shelf *s, ebb_bump *bump) {
     for (uint64_t rank = 0; rank < s->n; rank++) { s->rank[s->number[rank]] = (uint32_t)rank; }
     EBB_TRY(permute(&s->group, s, bump));
     EBB_TRY(permute(&s->begin, s, bump));
+    index_groups(s);
     return permute(&s->end, s, bump);
 }
 
@@ -62,7 +75,8 @@ ebb_status ebb__shelf_of_slots(ebb_shelf *shelf, const ebb_plan *plan, ebb_bump 
 
 /* The first rank that is not before this byte of this group, live or not. */
 static uint64_t rank_of(const ebb_shelf *s, uint64_t group, uint64_t byte) {
-    uint64_t low = 0, high = s->n;
+    const bool is_indexed = group < s->n_indexed;
+    uint64_t low = s->first[is_indexed ? group : s->n_indexed], high = is_indexed ? s->first[group + 1] : s->n;
     while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
         if (s->group[middle] < group || (s->group[middle] == group && s->begin[middle] < byte)) {

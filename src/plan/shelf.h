@@ -2,7 +2,8 @@
  *
  * The live stays of a plan, or its live slots, in order: by tensor (slots: by tensor and tier), then by where in the
  * tensor they begin. As no two live ones of a group share a byte, the one that holds a byte is found by its neighbours:
- * each call is O(log n), however many parts a tensor has.
+ * each call is O(log n), however many parts a tensor has. Groups with low numbers, which is all tensors of a usual
+ * plan, are found at once.
  *
  * All pieces of the plan are ranked once; what is live is an ordered set of ranks.
  */
@@ -19,6 +20,8 @@ typedef struct ebb_shelf {
     uint64_t *group, *begin, *end; /* [rank]; a stay's group is its tensor */
     uint32_t *number;              /* [rank]: of the stay or slot, as in the plan */
     uint32_t *rank;                /* [number] */
+    uint64_t n_indexed;            /* groups below this are indexed */
+    uint64_t *first;               /* [n_indexed + 1]: the first rank that is not before a group */
     ebb_ordset live;               /* ranks */
 } ebb_shelf;
 
