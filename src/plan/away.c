@@ -24,6 +24,10 @@ static const ebb_choice *chosen_for(const away *a, size_t step) {
     return &a->view.choices[a->view.steps[step].first_choice + ebb__choice_of(a->input->choice, step)];
 }
 
+static double step_ns(const away *a, size_t s) {
+    return (double)ebb_machine_step_time_ns(a->input->machine, chosen_for(a, s));
+}
+
 static bool lasts(const away *a, size_t t) {
     return a->view.tensors[t].persistent || a->view.tensors[t].kept;
 }
@@ -94,6 +98,80 @@ static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
     a->n_versions++;
 }
 
+/* ---- what can be computed again ----------------------------------------------------------------- */
+
+/* A use that makes a tensor's content by a step that makes nothing else and can run again. */
+static bool makes_alone(const away *a, const ebb_use *use) {
+    const ebb_step *step = &a->view.steps[use->step];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ebb_access *access = &a->view.accesses[step->first_access + i];
+        if (access->mode != EBB_READ && step->first_access + i != use->access) { return false; }
+    }
+    return step->repeat == EBB_REPEAT_EXACT;
+}
+
+/* Whether what a step read of a tensor lives on until another step, and nothing writes it meanwhile. */
+static bool lasts_until(const away *a, const ebb_uses *uses, uint32_t t, uint32_t from, uint32_t until) {
+    const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
+    for (; use < end && use->step < until; use++) {
+        if (use->step > from && use->mode != EBB_READ) { return false; }
+    }
+    return use < end ? use->mode != EBB_WRITE : lasts(a, t);
+}
+
+/* Add what the uses that make a tensor read; false: not all of it is there where its gaps end. */
+static bool add_reads(away *a, const ebb_uses *uses, uint32_t t, uint32_t *n_reads) {
+    const uint32_t n_before = *n_reads;
+    for (uint64_t u = uses->start[t]; u < uses->start[t + 1] && uses->use[u].mode != EBB_READ; u++) {
+        const ebb_step *step = &a->view.steps[uses->use[u].step];
+        a->again_ns[t] += step_ns(a, uses->use[u].step);
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &a->view.accesses[step->first_access + i];
+            if (access->mode != EBB_READ) { continue; }
+            a->reads[(*n_reads)++] = access->tensor;
+            for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+                if (lasts_until(a, uses, access->tensor, uses->use[u].step, a->gaps[k].need)) { continue; }
+                *n_reads = n_before;
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* It is written at first, by steps that make it alone, and then only read. */
+static bool is_made_once(const away *a, const ebb_uses *uses, uint32_t t) {
+    const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
+    if (lasts(a, t) || use == end || use->mode != EBB_WRITE) { return false; }
+    for (; use < end && use->mode != EBB_READ; use++) {
+        if (!makes_alone(a, use)) { return false; }
+    }
+    for (; use < end; use++) {
+        if (use->mode != EBB_READ) { return false; }
+    }
+    return true;
+}
+
+/* Before gaps are sorted: those of a tensor follow one another, and are by steps. */
+static void find_again(away *a, const ebb_uses *uses) {
+    uint32_t n_reads = 0;
+    for (uint32_t t = 0; t < a->view.n_tensors; t++) {
+        a->read_start[t] = n_reads;
+        a->can_again[t] = a->may_again && a->gap_start[t] < a->gap_start[t + 1] && is_made_once(a, uses, t) &&
+                          add_reads(a, uses, t, &n_reads);
+    }
+    a->read_start[a->view.n_tensors] = n_reads;
+    for (uint32_t i = 0; i < n_reads; i++) { a->make_start[a->reads[i] + 1]++; }
+    for (uint32_t t = 0; t < a->view.n_tensors; t++) { a->make_start[t + 1] += a->make_start[t]; }
+    for (uint32_t t = (uint32_t)a->view.n_tensors; t-- > 0;) {
+        for (uint32_t k = a->read_start[t]; k < a->read_start[t + 1]; k++) {
+            a->makes[--a->make_start[a->reads[k] + 1]] = t;
+        }
+    }
+    memmove(a->make_start, a->make_start + 1, a->view.n_tensors * sizeof *a->make_start);
+    a->make_start[a->view.n_tensors] = n_reads;
+}
+
 /* Bytes of all tensors that live, and scratch; first as changes. */
 static void find_base(away *a, const ebb_uses *uses) {
     const size_t n = a->view.n_steps;
@@ -106,10 +184,6 @@ static void find_base(away *a, const ebb_uses *uses) {
     }
     for (size_t s = 1; s < n; s++) { a->base[s] += a->base[s - 1]; }
     for (size_t s = 0; s < n; s++) { a->base[s] += (int64_t)rounded(a, chosen_for(a, s)->scratch_bytes); }
-}
-
-static double step_ns(const away *a, size_t s) {
-    return (double)ebb_machine_step_time_ns(a->input->machine, chosen_for(a, s));
 }
 
 static double computing_ns(const away *a) {
@@ -183,9 +257,40 @@ static ebb_status sort_gaps(away *a) {
     return ebb__sort_by_key(mem, a->by_need, a->n_gaps, key);
 }
 
-ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input) {
+/* The gaps of each tensor, when they are sorted. */
+static void index_gaps(away *a) {
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        const uint32_t t = a->gaps[i].tensor;
+        a->gap_of[a->gap_start[t] + a->n_away[t]++] = i;
+    }
+    memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
+}
+
+static ebb_status init_again(away *a) {
+    const size_t n = a->view.n_tensors + 1, n_accesses = a->view.n_accesses + 1;
+    a->can_again = ebb__bump_alloc(&a->bump, n, sizeof *a->can_again);
+    a->again = ebb__bump_alloc(&a->bump, n, sizeof *a->again);
+    a->again_ns = ebb__bump_alloc(&a->bump, n, sizeof *a->again_ns);
+    a->read_start = ebb__bump_alloc(&a->bump, n, sizeof *a->read_start);
+    a->make_start = ebb__bump_alloc(&a->bump, n, sizeof *a->make_start);
+    a->gap_start = ebb__bump_alloc(&a->bump, n, sizeof *a->gap_start);
+    a->reads = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->reads);
+    a->makes = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->makes);
+    a->gap_of = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->gap_of);
+    if (a->can_again == NULL || a->again == NULL || a->again_ns == NULL || a->read_start == NULL ||
+        a->make_start == NULL || a->gap_start == NULL || a->reads == NULL || a->makes == NULL || a->gap_of == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    memset(a->can_again, 0, n * sizeof *a->can_again);
+    memset(a->again, 0, n * sizeof *a->again);
+    memset(a->again_ns, 0, n * sizeof *a->again_ns);
+    memset(a->make_start, 0, n * sizeof *a->make_start);
+    return EBB_OK;
+}
+
+ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again) {
     ebb_uses uses;
-    *a = (away){.input = input, .view = ebb__plan_view(input->program)};
+    *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again};
     a->n_tiers = ebb_machine_topology(input->machine)->n_tiers;
     ebb__bump_init(&a->bump, input->mem);
     EBB_TRY(ebb__program_uses(input->program, &a->bump, &uses));
@@ -214,12 +319,20 @@ ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input) {
     memset(a->chosen, 0, n_gaps * sizeof *a->chosen);
     memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
     memset(a->tier, EBB_DEVICE, a->view.n_tensors * sizeof *a->tier);
+    EBB_TRY(init_again(a));
     find_base(a, &uses);
-    for (uint32_t t = 0; t < a->view.n_tensors; t++) { add_gaps(a, &uses, t); }
+    for (uint32_t t = 0; t < a->view.n_tensors; t++) {
+        a->gap_start[t] = a->n_gaps;
+        add_gaps(a, &uses, t);
+    }
+    a->gap_start[a->view.n_tensors] = a->n_gaps;
+    find_again(a, &uses);
     EBB_TRY(find_places(a));
     memcpy(a->load, a->base, a->n * sizeof *a->load);
     memcpy(a->meant_ns, a->begin_ns, (a->n + 1) * sizeof *a->meant_ns);
-    return sort_gaps(a);
+    EBB_TRY(sort_gaps(a));
+    index_gaps(a);
+    return EBB_OK;
 }
 
 void ebb__away_fini(ebb_away *a) {
@@ -238,10 +351,11 @@ static void add_load(away *a, uint32_t first, uint32_t end, int64_t bytes) {
 
 void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
     const gap *g = &a->gaps[i];
+    const bool is_copied = !a->again[g->tensor];
     EBB_ASSERT(a->chosen[i] != chosen);
     a->chosen[i] = chosen;
     if (!chosen) { a->n_away[g->tensor]--; }
-    if (a->n_away[g->tensor] == 0) { a->tier_used[g->tier] += chosen ? g->bytes : -g->bytes; }
+    if (a->n_away[g->tensor] == 0 && is_copied) { a->tier_used[g->tier] += chosen ? g->bytes : -g->bytes; }
     if (chosen) { a->n_away[g->tensor]++; }
     add_load(a, g->leave + 1, g->need, chosen ? -(int64_t)g->bytes : (int64_t)g->bytes);
 }
@@ -253,7 +367,8 @@ bool ebb__away_has_room(const ebb_away *a, uint32_t i, uint32_t tier) {
 }
 
 void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
-    const uint64_t bytes = a->n_away[t] > 0 ? rounded(a, a->view.tensors[t].size_bytes) : 0;
+    const bool is_there = a->n_away[t] > 0 && !a->again[t];
+    const uint64_t bytes = is_there ? rounded(a, a->view.tensors[t].size_bytes) : 0;
     EBB_ASSERT(tier != EBB_DEVICE && tier < EBB_MAX_TIERS && a->tier[t] != EBB_DEVICE);
     a->tier_used[a->tier[t]] -= bytes;
     a->tier_used[tier] += bytes;
@@ -262,6 +377,46 @@ void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
         if (a->gaps[i].tensor == t) { set_tier(a, &a->gaps[i], tier); }
     }
     a->n_visits += a->n_gaps;
+}
+
+void ebb__away_compute(ebb_away *a, uint32_t t, bool again) {
+    const uint64_t bytes = a->n_away[t] > 0 ? rounded(a, a->view.tensors[t].size_bytes) : 0;
+    EBB_ASSERT(a->again[t] != again && a->can_again[t]);
+    a->tier_used[a->tier[t]] += again ? -bytes : bytes;
+    a->again[t] = again;
+}
+
+/* Whether a tensor is on the device at a place, or comes back there by a copy. */
+static bool is_there(const away *a, uint32_t t, uint32_t place) {
+    for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+        const gap *g = &a->gaps[a->gap_of[k]];
+        if (!a->chosen[a->gap_of[k]]) { continue; }
+        if (ebb__away_covers(a, g, place) || (a->again[t] && g->need == place)) { return false; }
+    }
+    return true;
+}
+
+/* Whether a gap, if it is chosen, leaves a tensor there at the places where another one is computed again. */
+static bool leaves(const away *a, const gap *g, uint32_t other) {
+    for (uint32_t k = a->gap_start[other]; k < a->gap_start[other + 1]; k++) {
+        const uint32_t place = a->gaps[a->gap_of[k]].need;
+        if (!a->chosen[a->gap_of[k]]) { continue; }
+        if (ebb__away_covers(a, g, place) || (a->again[g->tensor] && g->need == place)) { return false; }
+    }
+    return true;
+}
+
+bool ebb__away_allows(const ebb_away *a, uint32_t i) {
+    const gap *g = &a->gaps[i];
+    const uint32_t t = g->tensor;
+    if (!a->may_again) { return true; }
+    for (uint32_t k = a->read_start[t]; a->again[t] && k < a->read_start[t + 1]; k++) {
+        if (!is_there(a, a->reads[k], g->need)) { return false; }
+    }
+    for (uint32_t k = a->make_start[t]; k < a->make_start[t + 1]; k++) {
+        if (a->again[a->makes[k]] && !leaves(a, g, a->makes[k])) { return false; }
+    }
+    return true;
 }
 
 void ebb__away_send(ebb_away *a, uint32_t i, uint32_t tier) {
@@ -312,6 +467,10 @@ static void time_copies_in(away *a) {
     for (uint32_t i = a->n_gaps; i-- > 0;) {
         gap *g = &a->gaps[a->by_need[i]];
         if (!a->chosen[a->by_need[i]]) { continue; }
+        if (a->again[g->tensor]) {
+            g->in = g->need;
+            continue;
+        }
         const uint32_t need = due(a, g), earliest = goes_round(a, g) ? 0 : g->leave + 1;
         is_free[g->tier] = fmin(is_free[g->tier], a->meant_ns[need]) - g->in_ns;
         uint32_t in = step_at(a, is_free[g->tier], need);
@@ -336,11 +495,17 @@ static void untime_copies_in(away *a) {
 typedef struct run {
     away *a;
     double now_ns, out_ns[EBB_MAX_TIERS], in_ns[EBB_MAX_TIERS];
+    double again_ns;                         /* to be computed again before the step at hand */
     int64_t absent;                          /* bytes */
     uint32_t n_arriving, next_in, next_back; /* arriving is by `in` */
     uint32_t n_leaving, next_out;
     uint32_t next_drop[EBB_MAX_TIERS]; /* of the leaving ones: each tier's are dropped in their order */
 } run;
+
+/* Among whose drops a gap's is: its tier's, or the device's if it is computed again. */
+static uint32_t queue_of(const away *a, const gap *g) {
+    return a->again[g->tensor] ? EBB_DEVICE : g->tier;
+}
 
 /* They are nearly in order. */
 static void sort_arriving(run *r) {
@@ -354,13 +519,14 @@ static void sort_arriving(run *r) {
     }
 }
 
-/* The tier whose next copy out ends first; EBB_MAX_TIERS: nothing is left to drop. */
+/* The tier whose next copy out ends first; the device, if something is computed again; EBB_MAX_TIERS: nothing is left
+ * to drop. */
 static uint32_t first_tier(run *r) {
     const away *a = r->a;
     uint32_t first = EBB_MAX_TIERS;
-    for (uint32_t t = 1; t < a->n_tiers; t++) {
+    for (uint32_t t = a->may_again ? EBB_DEVICE : 1; t < a->n_tiers; t++) {
         uint32_t *at = &r->next_drop[t];
-        while (*at < r->n_leaving && a->gaps[a->leaving[*at]].tier != t) { (*at)++; }
+        while (*at < r->n_leaving && queue_of(a, &a->gaps[a->leaving[*at]]) != t) { (*at)++; }
         if (*at == r->n_leaving) { continue; }
         const double end_ns = a->gaps[a->leaving[*at]].out_end_ns;
         if (first == EBB_MAX_TIERS || end_ns < a->gaps[a->leaving[r->next_drop[first]]].out_end_ns) { first = t; }
@@ -404,6 +570,11 @@ static void arrive(run *r, uint32_t step) {
         if (!g->is_dropped) { continue; }
         if (step < a->n) { make_room(r, step, (int64_t)g->bytes); }
         r->absent -= (int64_t)g->bytes;
+        g->in_end_ns = 0;
+        if (a->again[g->tensor]) {
+            r->again_ns += a->again_ns[g->tensor];
+            continue;
+        }
         r->in_ns[g->tier] = g->in_end_ns = fmax(r->in_ns[g->tier], fmax(r->now_ns, g->out_end_ns)) + g->in_ns;
     }
 }
@@ -424,7 +595,7 @@ static void copy_out(run *r, uint32_t place) {
     for (; r->next_out < r->n_arriving && a->gaps[a->leaving[r->next_out]].ready <= place; r->next_out++) {
         gap *g = &a->gaps[a->leaving[r->next_out]];
         g->out = place;
-        g->copies_out = !g->has_copy && !a->has_out[g->version];
+        g->copies_out = !g->has_copy && !a->has_out[g->version] && !a->again[g->tensor];
         a->has_out[g->version] = true;
         g->out_end_ns = 0;
         if (g->copies_out) { r->out_ns[g->tier] = g->out_end_ns = fmax(r->out_ns[g->tier], r->now_ns) + g->out_ns; }
@@ -497,6 +668,8 @@ static double run_lap(run *r) {
         make_room(r, s, 0);
         arrive(r, s);
         wait_for(r, s);
+        r->now_ns += r->again_ns;
+        r->again_ns = 0;
         a->run_ns[s] = r->now_ns;
         r->now_ns += a->begin_ns[s + 1] - a->begin_ns[s];
         leave(r, s);
@@ -532,7 +705,7 @@ static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *d
         if (out->copies_out) { EBB_TRY(add_change(a, changes, EBB_CHANGE_OUT, out)); }
         if (!in->is_dropped) { continue; }
         EBB_TRY(add_change(a, changes, EBB_CHANGE_DROP, in));
-        EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in));
+        if (!a->again[in->tensor]) { EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in)); }
         if (in->has_copy || goes_round(a, in)) { draft->home[in->tensor] = (uint8_t)in->tier; }
         if (goes_round(a, in)) { draft->resident[in->tensor] = 0; }
     }
@@ -553,8 +726,22 @@ static ebb_status draft_step(const away *a, const ebb_uses *uses, uint64_t *next
     return EBB_OK;
 }
 
+/* Compute again what has to be back for a step. arriving is by `in`, which is the need of these. */
+static ebb_status draft_again(const away *a, const ebb_uses *uses, uint32_t s, uint32_t *next, ebb_draft *draft) {
+    for (; *next < a->n_chosen && a->step[a->gaps[a->arriving[*next]].in] <= s; (*next)++) {
+        const gap *g = &a->gaps[a->arriving[*next]];
+        if (!a->again[g->tensor] || !g->is_dropped) { continue; }
+        for (uint64_t u = uses->start[g->tensor]; uses->use[u].mode != EBB_READ; u++) {
+            const uint32_t step = uses->use[u].step;
+            EBB_TRY(ebb__draft_step(draft, EBB_ACT_AGAIN, step, ebb__choice_of(a->input->choice, step)));
+        }
+    }
+    return EBB_OK;
+}
+
 static ebb_status draft_all(away *a, ebb_changes *changes, ebb_draft *draft) {
     ebb_uses uses;
+    uint32_t next_again = 0;
     EBB_TRY(ebb__program_uses(a->input->program, &a->bump, &uses));
     uint64_t *next_use = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *next_use);
     if (next_use == NULL) { return EBB_E_NO_MEMORY; }
@@ -562,6 +749,7 @@ static ebb_status draft_all(away *a, ebb_changes *changes, ebb_draft *draft) {
     EBB_TRY(list_changes(a, changes, draft));
     for (uint32_t s = 0; s < a->view.n_steps; s++) {
         EBB_TRY(ebb__changes_draft(changes, s, draft));
+        EBB_TRY(draft_again(a, &uses, s, &next_again, draft));
         EBB_TRY(draft_step(a, &uses, next_use, s, draft));
     }
     return ebb__changes_draft(changes, a->view.n_steps, draft);

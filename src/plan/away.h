@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensors are away on a tier, and when: the decisions of a plan that copies and computes nothing again. The
- * policy swap searches for them, and g10 makes them by a rule.
+ * Which tensors are away, and when: the decisions of a plan that copies. The policy swap searches for them, and g10
+ * makes them by a rule.
  *
  * A gap is the time between two uses of a tensor, one after the other, in which its content is not needed. A tensor
  * can have several, around all peaks; the gap of a persistent tensor after its last use reaches into the next
@@ -17,6 +17,10 @@
  *
  * Copies go to the fastest tier at first. All those of a tensor may go to another (ebb__away_move), or those of one gap
  * alone (ebb__away_send).
+ *
+ *      computing again   instead of the copies, if that is allowed (may_again): a tensor is dropped at once, and made
+ *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
+ *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
@@ -60,6 +64,11 @@ typedef struct ebb_away {
     ebb_away_gap *gaps; /* by leave */
     uint32_t n_gaps;
     bool *chosen;                             /* [n_gaps] */
+    bool may_again, *can_again, *again;       /* [n_tensors]: may be computed again where a gap ends, and is */
+    double *again_ns;                         /* [n_tensors] */
+    uint32_t *reads, *read_start;             /* what its steps read: read_start[t] .. read_start[t + 1] */
+    uint32_t *makes, *make_start;             /* the other way round */
+    uint32_t *gap_of, *gap_start;             /* the gaps of a tensor, likewise */
     uint32_t *by_need;                        /* [n_gaps]: from the first to be needed within an iteration */
     uint32_t *leaving, *returning, *arriving; /* [n_gaps]: of a run: the chosen ones by leave, by need, by in */
     bool *has_out;                            /* [n_versions]: of a run */
@@ -73,7 +82,7 @@ typedef struct ebb_away {
 } ebb_away;
 
 /* fini also after a failure. */
-ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input);
+ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again);
 void ebb__away_fini(ebb_away *away);
 
 /* Choose a gap, or no longer. */
@@ -81,6 +90,12 @@ void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
 
 /* Copies of a tensor go to another tier from now on, for all its gaps. */
 void ebb__away_move(ebb_away *away, uint32_t tensor, uint32_t tier);
+
+/* A tensor is computed again from now on, or copied. */
+void ebb__away_compute(ebb_away *away, uint32_t tensor, bool again);
+
+/* Whether, if a gap is chosen, what is read to compute something again is still on the device then. */
+bool ebb__away_allows(const ebb_away *away, uint32_t gap);
 
 /* Copies of one gap, which is not chosen yet, go to a tier, wherever those of the tensor's other gaps go. Who calls
  * this counts the bytes of tiers: ebb__away_has_room and ebb__away_is_over do not. */

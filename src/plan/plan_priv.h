@@ -316,6 +316,7 @@ extern const ebb_policy ebb__policy_order;
 extern const ebb_policy ebb__policy_budget;
 extern const ebb_policy ebb__policy_best;
 extern const ebb_policy ebb__policy_swap;
+extern const ebb_policy ebb__policy_exchange; /* the same, and some are computed again instead; not for users */
 extern const ebb_policy ebb__policy_dtr;
 extern const ebb_policy ebb__policy_dtr_eq;
 extern const ebb_policy ebb__policy_autoswap_doa;

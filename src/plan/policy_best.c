@@ -619,6 +619,7 @@ static const ebb_policy *const rivals[] = {
     &ebb__policy_budget,
     &ebb__policy_autoswap_bo,
     &ebb__policy_swap,
+    &ebb__policy_exchange,
     &ebb__policy_autoswap_doa,
     &ebb__policy_autoswap_aoa,
     &ebb__policy_autoswap_wdoa,

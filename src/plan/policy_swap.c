@@ -23,6 +23,10 @@
  *
  * Where a rule, or the walks of the policy best, are faster than what was searched for, their plan is taken.
  *
+ * The same search serves the policy best as a rival for small programs (ebb__policy_exchange). There it may also drop a
+ * tensor at once and compute it again where the gap ends, which needs no link. Walks are bad where a few tensors are
+ * a large part of the budget: each copy then has to wait for another one, and they do not see how that adds up.
+ *
  * With a slowdown of 0 it says the lowest peak that costs nothing.
  */
 #include "plan/away.h"
@@ -30,6 +34,7 @@
 
 #include <math.h>
 
+#define MAX_EXCHANGED_STEPS 300u         /* of a program in which something may be computed again */
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
 #define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
 #define VISITS ((uint64_t)1 << 23)       /* for each other set */
@@ -46,6 +51,7 @@ typedef struct search {
     ebb_away away;
     bool *best, *at;              /* [n_gaps] */
     uint8_t *best_tier, *at_tier; /* [n_tensors] */
+    bool *best_again, *at_again;  /* [n_tensors] */
     uint32_t n_tiers;             /* that take copies */
     bool has_spilled;             /* to another tier, because one was full */
     bool is_patient;              /* in a first set: what is away longest goes to a slow tier, while that has time */
@@ -65,7 +71,8 @@ static bool is_over(const search *s, uint32_t place) {
 
 /* How much of a gap is left when both copies are made, per byte of it; with chance. */
 static double score(search *s, const ebb_away_gap *g, bool by_chance) {
-    const double left_ns = ebb__away_gap_ns(&s->away, g) - g->out_ns - g->in_ns;
+    const double left_ns =
+        s->away.again[g->tensor] ? -s->away.again_ns[g->tensor] : ebb__away_gap_ns(&s->away, g) - g->out_ns - g->in_ns;
     double worth = left_ns > 0 ? left_ns * (double)g->bytes : left_ns / (double)g->bytes;
     if (by_chance && worth > 0) { worth *= exp(SPREAD * (double)ebb__rng_normal(&s->rng)); }
     return worth;
@@ -90,10 +97,13 @@ static uint32_t pick_slow_tier(const search *s, const ebb_away_gap *g) {
     return g->tier;
 }
 
-/* Where copies of a gap's tensor go if it is chosen; EBB_MAX_TIERS: no tier has room. */
+/* Where copies of a gap's tensor go if it is chosen; EBB_MAX_TIERS: no tier has room, or it has to stay because
+ * something is computed again from it. */
 static uint32_t pick_tier(const search *s, uint32_t i) {
     const ebb_away *away = &s->away;
     const ebb_away_gap *g = &away->gaps[i];
+    if (!ebb__away_allows(away, i)) { return EBB_MAX_TIERS; }
+    if (away->again[g->tensor]) { return g->tier; }
     const bool has_room = ebb__away_has_room(away, i, g->tier);
     if (s->n_tiers == 1 || away->n_away[g->tensor] > 0) { return has_room ? g->tier : EBB_MAX_TIERS; }
     const uint32_t slow = s->is_patient ? pick_slow_tier(s, g) : g->tier;
@@ -133,22 +143,26 @@ static bool choose_more(search *s, bool by_chance) {
     }
 }
 
-static void set_all(search *s, const bool *chosen, const uint8_t *tier) {
+static void set_all(search *s, const bool *chosen, const uint8_t *tier, const bool *again) {
     for (uint32_t t = 0; s->n_tiers > 1 && t < s->away.view.n_tensors; t++) {
         if (s->away.tier[t] != tier[t]) { ebb__away_move(&s->away, t, tier[t]); }
+    }
+    for (uint32_t t = 0; s->away.may_again && t < s->away.view.n_tensors; t++) {
+        if (s->away.again[t] != again[t]) { ebb__away_compute(&s->away, t, again[t]); }
     }
     for (uint32_t i = 0; i < s->away.n_gaps; i++) {
         if (s->away.chosen[i] != chosen[i]) { ebb__away_set(&s->away, i, chosen[i]); }
     }
 }
 
-static void keep_all(search *s, bool *chosen, uint8_t *tier) {
+static void keep_all(search *s, bool *chosen, uint8_t *tier, bool *again) {
     memcpy(chosen, s->away.chosen, s->away.n_gaps * sizeof *chosen);
     memcpy(tier, s->away.tier, s->away.view.n_tensors * sizeof *tier);
+    memcpy(again, s->away.again, s->away.view.n_tensors * sizeof *again);
 }
 
 static void keep_best(search *s, double time_ns) {
-    keep_all(s, s->best, s->best_tier);
+    keep_all(s, s->best, s->best_tier, s->best_again);
     s->best_ns = time_ns;
     memcpy(s->best_meant_ns, s->away.meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
 }
@@ -183,8 +197,41 @@ static void change_tiers(search *s) {
     ebb__away_move(&s->away, a, from);
 }
 
+/* No gap of a tensor covers a place any more. */
+static void stay(search *s, uint32_t t, uint32_t place) {
+    ebb_away *a = &s->away;
+    for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+        const uint32_t i = a->gap_of[k];
+        if (a->chosen[i] && (ebb__away_covers(a, &a->gaps[i], place) || a->gaps[i].need == place)) {
+            ebb__away_set(a, i, false);
+        }
+    }
+}
+
+/* Compute a tensor again that is copied or stays, and let what that reads stay until then; or no longer. */
+static void change_way(search *s) {
+    ebb_away *a = &s->away;
+    const uint32_t t = a->gaps[ebb__rng_below(&s->rng, a->n_gaps)].tensor;
+    if (!a->can_again[t]) { return; }
+    for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+        if (a->chosen[a->gap_of[k]]) { ebb__away_set(a, a->gap_of[k], false); }
+    }
+    ebb__away_compute(a, t, !a->again[t]);
+    for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+        const uint32_t i = a->gap_of[k];
+        for (uint32_t r = a->read_start[t]; a->again[t] && r < a->read_start[t + 1]; r++) {
+            stay(s, a->reads[r], a->gaps[i].need);
+        }
+        if (pick_tier(s, i) != EBB_MAX_TIERS) { choose(s, i); }
+    }
+}
+
 /* Take a few out, and perhaps one in. */
 static void vary(search *s) {
+    if (s->away.may_again && s->away.n_gaps > 0 && ebb__rng_below(&s->rng, 4) == 0) {
+        change_way(s);
+        return;
+    }
     if (s->n_tiers > 1 && ebb__rng_below(&s->rng, s->has_spilled ? 2 : 8) == 0) {
         change_tiers(s);
         return;
@@ -215,18 +262,18 @@ static void anneal(search *s, uint64_t max_visits) {
         vary(s);
         const double time_ns = choose_more(s, true) ? ebb__away_run(&s->away) : INFINITY;
         if (time_ns > s->at_ns && exp((s->at_ns - time_ns) / heat) < (double)ebb__rng_unit(&s->rng)) {
-            set_all(s, s->at, s->at_tier);
+            set_all(s, s->at, s->at_tier, s->at_again);
             continue;
         }
         s->at_ns = time_ns;
         if (time_ns < s->best_ns) { keep_best(s, time_ns); }
-        keep_all(s, s->at, s->at_tier);
+        keep_all(s, s->at, s->at_tier, s->at_again);
         memcpy(s->away.meant_ns, s->away.run_ns, (s->away.n + 1) * sizeof *s->away.meant_ns);
     }
 }
 
 static void settle(search *s) {
-    set_all(s, s->best, s->best_tier);
+    set_all(s, s->best, s->best_tier, s->best_again);
     memcpy(s->away.meant_ns, s->best_meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
     for (int i = 0; i < MAX_SETTLES; i++) {
         (void)ebb__away_run(&s->away);
@@ -244,11 +291,13 @@ static ebb_status init_search(search *s) {
     s->best_tier = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->best_tier);
     s->at_tier = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->at_tier);
     s->best_meant_ns = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->best_meant_ns);
+    s->best_again = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->best_again);
+    s->at_again = ebb__bump_alloc(&s->away.bump, s->away.view.n_tensors, sizeof *s->at_again);
     s->covering = ebb__bump_alloc(&s->away.bump, n, sizeof *s->covering);
     s->waste = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->waste);
     s->over = ebb__bump_alloc(&s->away.bump, s->away.view.n_steps + 1, sizeof *s->over);
     if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL || s->waste == NULL ||
-        s->over == NULL || s->best_tier == NULL || s->at_tier == NULL) {
+        s->over == NULL || s->best_tier == NULL || s->at_tier == NULL || s->best_again == NULL || s->at_again == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (uint32_t tier = EBB_DEVICE + 1; tier < EBB_MAX_TIERS; tier++) {
@@ -269,7 +318,7 @@ static bool choose_first(search *s) {
     const bool is_chosen = choose_more(s, false);
     if (!s->has_spilled || s->best_ns < INFINITY) { return is_chosen; }
     const double spilled_ns = run_chosen(s, is_chosen);
-    keep_all(s, s->at, s->at_tier);
+    keep_all(s, s->at, s->at_tier, s->at_again);
     for (uint32_t i = 0; i < s->away.n_gaps; i++) {
         if (s->away.chosen[i]) { ebb__away_set(&s->away, i, false); }
     }
@@ -277,7 +326,7 @@ static bool choose_first(search *s) {
     s->is_patient = true;
     const double patient_ns = run_chosen(s, choose_more(s, false));
     s->is_patient = false;
-    if (patient_ns > spilled_ns) { set_all(s, s->at, s->at_tier); }
+    if (patient_ns > spilled_ns) { set_all(s, s->at, s->at_tier, s->at_again); }
     return fmin(spilled_ns, patient_ns) < INFINITY;
 }
 
@@ -286,7 +335,7 @@ static bool find_set(search *s, uint64_t visits) {
     if (!choose_first(s)) { return false; }
     s->at_ns = ebb__away_run(&s->away);
     keep_best(s, s->at_ns);
-    keep_all(s, s->at, s->at_tier);
+    keep_all(s, s->at, s->at_tier, s->at_again);
     if (s->away.n_gaps > 0) { anneal(s, visits); }
     settle(s);
     return true;
@@ -376,14 +425,18 @@ static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *dra
     return st == EBB_OK && s->placed_ns == INFINITY ? EBB_E_NO_FIT : st;
 }
 
-static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
+static ebb_status search_from_start(const ebb_policy_input *input, bool may_again, ebb_draft *draft) {
     search s = {.best_ns = INFINITY, .placed_ns = INFINITY};
     ebb_policy_input own = *input;
     ebb__rng_init(&s.rng, 1, 1);
-    ebb_status st = ebb__away_init(&s.away, &own);
+    ebb_status st = ebb__away_init(&s.away, &own, may_again);
     if (st == EBB_OK) { st = search_sets(&s, &own, draft); }
     ebb__away_fini(&s.away);
     return st;
+}
+
+static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
+    return search_from_start(input, false, draft);
 }
 
 /* Put the faster of two drafts, as estimated, into *draft. */
@@ -433,6 +486,16 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
     if (ebb__plan_view(input->program).n_steps > MAX_STEPS) { return ebb__policy_budget.draft(input, draft); }
     return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
 }
+
+/* Of small programs. */
+static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft) {
+    const bool has_copies = ebb__has_tiers(input->tier_bytes);
+    if (ebb__plan_view(input->program).n_steps > MAX_EXCHANGED_STEPS || !has_copies) { return EBB_E_NO_FIT; }
+    return search_from_start(input, !input->copies_only, draft);
+}
+
+const ebb_policy ebb__policy_exchange = {
+    .name = "best", .about = "", .keeps_limit = true, .changes_order = true, .draft = draft_exchange};
 
 static const ebb_policy rules = {
     .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};

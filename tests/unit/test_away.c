@@ -23,7 +23,7 @@ static void begin(fixture *f) {
     set_link(f->machine, EBB_HOST, 1e9, 1e9, 0);
 }
 
-static void finish(fixture *f, uint64_t limit_bytes) {
+static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again) {
     assert_int_equal(ebb_program_finish(f->program), EBB_OK);
     f->input = (ebb_policy_input){.program = f->program,
                                   .machine = f->machine,
@@ -32,7 +32,11 @@ static void finish(fixture *f, uint64_t limit_bytes) {
                                   .budget_bytes = limit_bytes,
                                   .copies_only = true};
     f->input.tier_bytes[EBB_HOST] = UINT64_MAX;
-    assert_int_equal(ebb__away_init(&f->away, &f->input), EBB_OK);
+    assert_int_equal(ebb__away_init(&f->away, &f->input, may_again), EBB_OK);
+}
+
+static void finish(fixture *f, uint64_t limit_bytes) {
+    finish_for(f, limit_bytes, false);
 }
 
 static void end(fixture *f) {
@@ -210,9 +214,84 @@ static void test_one_gap_elsewhere(void **state) {
     end(&f);
 }
 
+/* The gap of a tensor that has one. */
+static uint32_t gap_of(const fixture *f, uint32_t t) {
+    assert_int_equal(f->away.gap_start[t + 1] - f->away.gap_start[t], 1);
+    return f->away.gap_of[f->away.gap_start[t]];
+}
+
+/* a is made from x in two steps, and made again instead of being copied: it takes these steps once more and no copies,
+ * and leaves at once. x has to stay until then. */
+static void test_again(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t x = make_tensor(f.program, 10, false, false), a = make_tensor(f.program, 100, false, false);
+    const uint32_t b = make_tensor(f.program, 100, false, false);
+    STEP(f.program, 0, 1000, {x, EBB_WRITE});
+    STEP(f.program, 0, 1000, {x, EBB_READ}, {a, EBB_WRITE});
+    STEP(f.program, 0, 1000, {a, EBB_UPDATE});
+    STEP(f.program, 0, 1000, {b, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_READ});
+    STEP(f.program, 0, 1000, {a, EBB_READ});
+    STEP(f.program, 0, 1000, {x, EBB_READ});
+    finish_for(&f, 110, true);
+    assert_true(f.away.can_again[a] && f.away.again_ns[a] == 2000);
+    assert_true(f.away.can_again[x] && f.away.again_ns[x] == 1000);
+    assert_false(f.away.can_again[b]); /* it has no gap */
+    ebb__away_compute(&f.away, a, true);
+    assert_true(ebb__away_allows(&f.away, gap_of(&f, a)));
+    ebb__away_set(&f.away, gap_of(&f, a), true);
+    assert_int_equal(f.away.tier_used[EBB_HOST], 0);
+    assert_false(ebb__away_allows(&f.away, gap_of(&f, x)));
+    assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 110);
+    assert_true(ebb__away_run(&f.away) == 9000);
+    expect_draft(&f, 9000);
+    ebb__away_compute(&f.away, a, false); /* copied: 100 out beside another step, 100 in after b */
+    assert_int_equal(f.away.tier_used[EBB_HOST], 100);
+    assert_true(ebb__away_allows(&f.away, gap_of(&f, x)));
+    assert_true(ebb__away_run(&f.away) == 7200);
+    expect_draft(&f, 7200);
+    ebb__away_set(&f.away, gap_of(&f, a), false);
+    ebb__away_set(&f.away, gap_of(&f, x), true); /* and now the other way round */
+    ebb__away_compute(&f.away, a, true);
+    assert_false(ebb__away_allows(&f.away, gap_of(&f, a)));
+    end(&f);
+}
+
+/* What cannot be computed again where its gap ends. */
+static void test_never_again(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t x = make_tensor(f.program, 100, false, false), y = make_tensor(f.program, 100, false, false);
+    const uint32_t gone = make_tensor(f.program, 100, false, false), a = make_tensor(f.program, 100, false, false);
+    const uint32_t changed = make_tensor(f.program, 100, false, false), b = make_tensor(f.program, 100, false, false);
+    const uint32_t later = make_tensor(f.program, 100, false, false), kept = make_tensor(f.program, 100, false, true);
+    const uint32_t once = make_tensor(f.program, 100, false, false), w = make_tensor(f.program, 100, true, false);
+    STEP(f.program, 0, 1000, {x, EBB_WRITE}, {y, EBB_WRITE}); /* two at once */
+    STEP(f.program, 0, 1000, {gone, EBB_WRITE}, {changed, EBB_WRITE});
+    STEP(f.program, 0, 1000, {gone, EBB_READ}, {a, EBB_WRITE});    /* from what nobody needs any more */
+    STEP(f.program, 0, 1000, {changed, EBB_READ}, {b, EBB_WRITE}); /* from what is written before its gap ends */
+    STEP(f.program, 0, 1000, {w, EBB_READ}, {later, EBB_WRITE});
+    STEP(f.program, 0, 1000, {kept, EBB_WRITE});
+    STEP(f.program, 0, 1000, {once, EBB_WRITE});
+    STEP(f.program, 0, 1000, {changed, EBB_UPDATE});
+    STEP(f.program, 0, 1000, {w, EBB_READ});
+    STEP(f.program, 0, 1000, {x, EBB_READ}, {y, EBB_READ}, {a, EBB_READ}, {b, EBB_READ}, {later, EBB_READ},
+         {once, EBB_READ});
+    STEP(f.program, 0, 1000, {later, EBB_UPDATE}); /* it is not made once */
+    STEP(f.program, 0, 1000, {changed, EBB_READ}, {later, EBB_READ});
+    f.program->steps.data[6].repeat = EBB_REPEAT_NEVER;
+    finish_for(&f, 2000, true);
+    for (uint32_t t = 0; t < f.program->tensors.n; t++) { assert_false(f.away.can_again[t]); }
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waits), cmocka_unit_test(test_small),      cmocka_unit_test(test_order_of_copies_in),
-        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier), cmocka_unit_test(test_one_gap_elsewhere)};
+        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier), cmocka_unit_test(test_one_gap_elsewhere),
+        cmocka_unit_test(test_again), cmocka_unit_test(test_never_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
