@@ -4,7 +4,8 @@
  * copied out, copied in, dropped or computed again, and where everything lies.
  *
  * A plan is a list of actions. The list's order is a legal sequential execution; each engine takes its own actions in
- * that order, and waits only for those whose bytes it needs.
+ * that order, and waits only for those whose bytes it needs. A copy that is held waits for what is computed before it
+ * in the list, too.
  *
  *   run s        compute step s; tensors that it writes and that are absent begin to exist
  *   again s      compute step s once more (recomputation)

@@ -28,7 +28,7 @@
 #include "plan/plan_priv.h"
 
 #define EBB_BOUND_PIVOTS 32u        /* at most */
-#define EBB_BOUND_PIVOTS_AT_ONCE 8u /* of a first plan: with few rounds, fewer prices get further */
+#define EBB_BOUND_PIVOTS_AT_ONCE 8u /* of a first plan: in few rounds, fewer prices get closer */
 
 /* Between two uses of a tensor's content, over at least one pivot. Segment j comes before pivot j; after the last pivot
  * comes the last segment, and after it, as iteration follows iteration, segment 0 again: an interval of a persistent
@@ -45,7 +45,7 @@ typedef struct ebb_bound_interval {
 
 #define EBB_BOUND_NONE UINT32_MAX
 
-/* The first step of a stretch: the program is cut into so many of them, each with at most one pivot. */
+/* The first step of a stretch: the program is cut into n_stretches, each with at most one pivot. */
 static inline uint64_t ebb__bound_stretch(uint64_t n_steps, uint64_t stretch, uint32_t n_stretches) {
     return n_steps * stretch / n_stretches;
 }
@@ -66,8 +66,8 @@ typedef struct ebb_bound_choices {
     const uint32_t *choice; /* [n_steps], if they are given; NULL: 0 everywhere */
 } ebb_bound_choices;
 
-/* What no such plan can avoid within the limits' budget_bytes and tier_bytes, looked at in detail with so much care. No
- * pivots: all fits. Its arrays come from the bump. */
+/* What no such plan can avoid within the limits' budget_bytes and tier_bytes. The care says how many pivots there may
+ * be. No pivots: all fits. Its arrays come from the bump. */
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               ebb_bound_choices choices, ebb_bound_care care, ebb_bump *bump,
                               ebb_bound_problem *problem_out);

@@ -4,7 +4,7 @@
  * uses in which a tensor can be absent (bound.h).
  *
  * An interval goes from one use of a tensor's content to the next use that reads it; around the end of the iteration,
- * if the tensor is persistent; to the end, if it is kept. Each of equal stretches of the program has
+ * if the tensor is persistent; to the end, if it is kept. The program is cut into equal stretches, and each has
  * one pivot, the step where most bytes have no room. Where all have room it still says when a copy can begin at the
  * earliest.
  *

@@ -65,13 +65,17 @@ static bool bars_tensor(const holder *h, const ebb_action *copy, const ebb_actio
     return false;
 }
 
-/* Whether an action fills bytes that a copy in reads, or comes when a copy out is not wanted any more. */
+/* Whether a copy must not pass an action because of slots: a copy out would come when it is not wanted any more; a copy
+ * in reads bytes that are filled there; or a slot that ended with the action before the copy would begin where it
+ * ended, and no plan can say that. */
 static bool bars_slot(const holder *h, const held_copy *c, uint64_t at) {
     const ebb_slot *mine = &h->plan->slots.data[c->slot];
     const bool fills = h->plan->actions.data[c->at].kind == EBB_ACT_OUT;
-    if (fills || h->filled[at] == EBB_NO_PIECE) { return fills && mine->first < mine->last && at + 1 >= mine->last; }
+    if (fills && mine->first < mine->last && at + 1 >= mine->last) { return true; }
+    if (h->filled[at] == EBB_NO_PIECE) { return false; }
     const ebb_slot *other = &h->plan->slots.data[h->filled[at]];
-    return mine->tier == other->tier && mine->offset < other->offset + other->size_bytes &&
+    if (other->first > other->last && other->last == c->at) { return true; }
+    return !fills && mine->tier == other->tier && mine->offset < other->offset + other->size_bytes &&
            other->offset < mine->offset + mine->size_bytes;
 }
 

@@ -7,9 +7,9 @@
 
 #include "plan/plan_priv.h"
 
-/* Put a plan in the place of this one that is faster, as predicted, because some of its copies are held (ebb/plan.h),
- * or leave it. What is where on the device and the tiers stays as it is. Of the options counts the effort, of which 0
- * tries all copies at once only, and who is told and may stop it. */
+/* Replace a plan in which no copy is held by one that is predicted to be faster because some are (ebb/plan.h), if there
+ * is one. Everything keeps its place on the device and on the tiers. The options count for effort (0: copies are tried
+ * all at once only), progress and stop. The caller seals the plan. */
 ebb_status ebb__plan_hold(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                           ebb_plan **plan_io);
 

@@ -3,9 +3,9 @@
  * A plan on request: which policies there are, how they come to their choices of algorithm, and the validator's word
  * on the result.
  */
+#include "plan/hold.h"
 #include "plan/machine_priv.h"
 #include "plan/maker.h"
-#include "plan/hold.h"
 #include "plan/move_on.h"
 
 #include <math.h>

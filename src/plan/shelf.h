@@ -2,8 +2,8 @@
  *
  * The live stays of a plan, or its live slots, in order: by tensor (slots: by tensor and tier), then by where in the
  * tensor they begin. As no two live ones of a group share a byte, the one that holds a byte is found by its neighbours:
- * each call is O(log n), however many parts a tensor has. Groups with low numbers, which is all tensors of a usual
- * plan, are found at once.
+ * each call is O(log n), however many parts a tensor has. Groups with low numbers are found at once: all tensors of a
+ * usual plan, and the slots of the first ones.
  *
  * All pieces of the plan are ranked once; what is live is an ordered set of ranks.
  */

@@ -22,14 +22,17 @@ static uint64_t time_of(const ebb_program *p, const ebb_plan *plan, const ebb_ma
     return timeline.iteration_ns;
 }
 
-/* How often what is held comes after other actions than before. */
 static uint64_t count_held(const ebb_plan *plan) {
     uint64_t n = 0;
     for (size_t a = 0; a < plan->actions.n; a++) { n += plan->actions.data[a].held; }
     return n;
 }
 
-/* An engine's copies may be in another order; steps and drops may not. */
+static bool is_copy(const ebb_action *action) {
+    return action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN;
+}
+
+/* In how many places of the list is another action than before. */
 static uint64_t count_moved(const ebb_plan *a, const ebb_plan *b) {
     uint64_t n = 0;
     assert_int_equal(a->actions.n, b->actions.n);
@@ -38,6 +41,17 @@ static uint64_t count_moved(const ebb_plan *a, const ebb_plan *b) {
              a->actions.data[i].target != b->actions.data[i].target;
     }
     return n;
+}
+
+/* Whatever is not copied out or in is in the same order as before. */
+static void assert_same_others(const ebb_plan *a, const ebb_plan *b) {
+    size_t k = 0;
+    for (size_t i = 0; i < a->actions.n; i++) {
+        if (is_copy(&a->actions.data[i])) { continue; }
+        while (k < b->actions.n && is_copy(&b->actions.data[k])) { k++; }
+        assert_true(k < b->actions.n && is_same_action(&a->actions.data[i], &b->actions.data[k]));
+        k++;
+    }
 }
 
 static void try_hold(const ebb_program *p, const ebb_machine *m, ebb_plan **plan_io, ebb_rng *rng, counts *c) {
@@ -51,7 +65,7 @@ static void try_hold(const ebb_program *p, const ebb_machine *m, ebb_plan **plan
         assert_int_equal(EBB_PUSH(NULL, &was->actions, (*plan_io)->actions.data[a]), EBB_OK);
     }
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.effort = (uint32_t)ebb__rng_below(rng, 2);
+    options.effort = ebb__rng_below(rng, 4) > 0;
     assert_int_equal(ebb__plan_hold(p, m, &options, plan_io), EBB_OK);
     ebb_plan *plan = *plan_io;
     assert_int_equal(ebb__plan_seal(plan), EBB_OK);
@@ -66,6 +80,7 @@ static void try_hold(const ebb_program *p, const ebb_machine *m, ebb_plan **plan
     c->n_faster += after_ns < before_ns;
     c->n_held += count_held(plan);
     c->n_moved += count_moved(was, plan);
+    assert_same_others(was, plan);
     execute_in_order(&got, p, plan, N_LAPS);
     assert_same_results(&got, &expected, N_LAPS);
     world_free(&got);
@@ -87,6 +102,7 @@ static void by_chance(void **state) {
         ebb_program *p = random_program(seed);
         ebb_plan *plan = make_plan(p, seed, &m);
         assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+        ebb_machine_set_rates(m, 2e13, 1e13, 10); /* so that copies take about as long as steps */
         try_hold(p, m, &plan, &rng, &c);
         ebb_plan_destroy(plan);
         ebb_machine_destroy(m);
@@ -94,7 +110,7 @@ static void by_chance(void **state) {
     }
     print_message("%" PRIu64 " plans, %" PRIu64 " faster, %" PRIu64 " copies held, %" PRIu64 " actions elsewhere\n",
                   c.n_plans, c.n_faster, c.n_held, c.n_moved);
-    assert_true(c.n_faster * 4 > c.n_plans && c.n_held * 2 > c.n_plans && c.n_moved * 2 > c.n_plans);
+    assert_true(c.n_faster * 3 > c.n_plans && c.n_held * 2 > c.n_plans && c.n_moved * 2 > c.n_plans);
 }
 
 /* A step bound by memory follows the one that makes what is copied, and stands still beside a copy. The copy is put
@@ -139,7 +155,48 @@ static void goes_beside_arithmetic(void **state) {
     ebb_program_destroy(p);
 }
 
+/* The slot of a goes around the end and begins right after it ended, but for a copy in. That copy would be faster
+ * later, but then the slot would begin where it ends, which no plan can say. */
+static void keeps_gap_of_slot(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_link link;
+    const ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    assert_int_equal(ebb_program_create(NULL, "gap", 1, &p), EBB_OK);
+    const uint32_t a = make_tensor(p, 1, true, false), b = make_tensor(p, 100, true, false);
+    const uint32_t x = make_tensor(p, 1, false, false);
+    STEP(p, 0, 0, {x, EBB_WRITE});
+    STEP(p, 0, 500, {x, EBB_UPDATE});
+    STEP(p, 0, 500, {a, EBB_READ}, {b, EBB_READ}, {x, EBB_READ});
+    p->choices.data[0].traffic_bytes = p->choices.data[0].time_ns = 200;
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    ebb_plan *plan = make_empty_plan(p, UINT64_MAX);
+    const ebb_action list[] = {ACT_IN(b), ACT_OUT(a), ACT_DROP(a), ACT_RUN(0), ACT_RUN(1),
+                               ACT_IN(a), ACT_RUN(2), ACT_DROP(b), ACT_DROP(x)};
+    const ebb_stay stays[] = {{b, 0, 7, 0, 100, 0}, {x, 3, 8, 100, 1, 0}, {a, 5, 2, 101, 1, 0}};
+    const ebb_slot slots[] = {{b, EBB_HOST, 0, 0, 0, 100, 0}, {a, EBB_HOST, 1, 0, 100, 1, 0}};
+    for (size_t i = 0; i < 9; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
+    for (size_t i = 0; i < 3; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, slots[i]), EBB_OK); }
+    if (ebb_plan_check(p, plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    link.work_rate[EBB_STEP_TRAFFIC] = 0.01;
+    assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+    const uint64_t before_ns = time_of(p, plan, m);
+    assert_int_equal(ebb__plan_hold(p, m, &options, &plan), EBB_OK);
+    if (ebb_plan_check(p, plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_true(time_of(p, plan, m) <= before_ns);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_chance), cmocka_unit_test(goes_beside_arithmetic)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_chance), cmocka_unit_test(goes_beside_arithmetic),
+                                       cmocka_unit_test(keeps_gap_of_slot)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
