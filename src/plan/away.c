@@ -10,7 +10,6 @@
 
 #define SMALL 1024u      /* of the limit: less than such a share stays */
 #define MAX_PLACES 1024u /* about, beside those that gaps make */
-#define MAX_MADE 8u      /* tensors, by a step that may run again */
 
 typedef ebb_away away;
 typedef ebb_away_gap gap;
@@ -101,29 +100,17 @@ static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
 
 /* ---- what can be computed again ----------------------------------------------------------------- */
 
-/* Whether a use writes a tensor that nothing else writes. */
-static bool writes_alone(const ebb_uses *uses, const ebb_access *access, uint32_t step) {
-    const ebb_use *use = &uses->use[uses->start[access->tensor]], *end = &uses->use[uses->start[access->tensor + 1]];
-    for (const ebb_use *u = use; u < end; u++) {
-        if (u->mode != EBB_READ && u->step != step) { return false; }
-    }
-    return access->mode == EBB_WRITE;
-}
-
-/* A use that makes a tensor's content, by a step that can run again and makes other tensors only as they stay. */
-static bool can_repeat(const away *a, const ebb_uses *uses, const ebb_use *use) {
+/* A use that makes a tensor's content by a step that makes nothing else and can run again. */
+static bool makes_alone(const away *a, const ebb_use *use) {
     const ebb_step *step = &a->view.steps[use->step];
-    uint32_t n_made = 0;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ebb_access *access = &a->view.accesses[step->first_access + i];
-        if (access->mode == EBB_READ) { continue; }
-        n_made++;
-        if (step->first_access + i != use->access && !writes_alone(uses, access, use->step)) { return false; }
+        if (access->mode != EBB_READ && step->first_access + i != use->access) { return false; }
     }
-    return step->repeat == EBB_REPEAT_EXACT && n_made <= MAX_MADE;
+    return step->repeat == EBB_REPEAT_EXACT;
 }
 
-/* Whether what a step read or made of a tensor lives on until another step, and nothing writes it meanwhile. */
+/* Whether what a step read of a tensor lives on until another step, and nothing writes it meanwhile. */
 static bool lasts_until(const away *a, const ebb_uses *uses, uint32_t t, uint32_t from, uint32_t until) {
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
     for (; use < end && use->step < until; use++) {
@@ -132,16 +119,7 @@ static bool lasts_until(const away *a, const ebb_uses *uses, uint32_t t, uint32_
     return use < end ? use->mode != EBB_WRITE : lasts(a, t);
 }
 
-/* Whether another tensor is there where the gaps of one end. */
-static bool lasts_through(const away *a, const ebb_uses *uses, uint32_t other, uint32_t from, uint32_t t) {
-    for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
-        if (!lasts_until(a, uses, other, from, a->gaps[k].need)) { return false; }
-    }
-    return true;
-}
-
-/* Add what the uses that make a tensor read, and what else they make; false: not all of it is there where its gaps end.
- * Of what they make, what is small may be gone: it is dropped again. */
+/* Add what the uses that make a tensor read; false: not all of it is there where its gaps end. */
 static bool add_reads(away *a, const ebb_uses *uses, uint32_t t, uint32_t *n_reads) {
     const uint32_t n_before = *n_reads;
     for (uint64_t u = uses->start[t]; u < uses->start[t + 1] && uses->use[u].mode != EBB_READ; u++) {
@@ -149,25 +127,24 @@ static bool add_reads(away *a, const ebb_uses *uses, uint32_t t, uint32_t *n_rea
         a->again_ns[t] += step_ns(a, uses->use[u].step);
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &a->view.accesses[step->first_access + i];
-            const uint32_t other = access->tensor;
-            if (other == t) { continue; }
-            const bool is_there = lasts_through(a, uses, other, uses->use[u].step, t);
-            if (!is_there && (access->mode == EBB_READ || !is_small(a, a->view.tensors[other].size_bytes))) {
+            if (access->mode != EBB_READ) { continue; }
+            a->reads[(*n_reads)++] = access->tensor;
+            for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
+                if (lasts_until(a, uses, access->tensor, uses->use[u].step, a->gaps[k].need)) { continue; }
                 *n_reads = n_before;
                 return false;
             }
-            if (is_there) { a->reads[(*n_reads)++] = other; }
         }
     }
     return true;
 }
 
-/* It is written at first, by steps that can run again, and then only read. */
+/* It is written at first, by steps that make it alone, and then only read. */
 static bool is_made_once(const away *a, const ebb_uses *uses, uint32_t t) {
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
     if (lasts(a, t) || use == end || use->mode != EBB_WRITE) { return false; }
     for (; use < end && use->mode != EBB_READ; use++) {
-        if (!can_repeat(a, uses, use)) { return false; }
+        if (!makes_alone(a, use)) { return false; }
     }
     for (; use < end; use++) {
         if (use->mode != EBB_READ) { return false; }
@@ -297,8 +274,8 @@ static ebb_status init_again(away *a) {
     a->read_start = ebb__bump_alloc(&a->bump, n, sizeof *a->read_start);
     a->make_start = ebb__bump_alloc(&a->bump, n, sizeof *a->make_start);
     a->gap_start = ebb__bump_alloc(&a->bump, n, sizeof *a->gap_start);
-    a->reads = ebb__bump_alloc(&a->bump, MAX_MADE * n_accesses, sizeof *a->reads);
-    a->makes = ebb__bump_alloc(&a->bump, MAX_MADE * n_accesses, sizeof *a->makes);
+    a->reads = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->reads);
+    a->makes = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->makes);
     a->gap_of = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->gap_of);
     if (a->can_again == NULL || a->again == NULL || a->again_ns == NULL || a->read_start == NULL ||
         a->make_start == NULL || a->gap_start == NULL || a->reads == NULL || a->makes == NULL || a->gap_of == NULL) {
@@ -749,19 +726,6 @@ static ebb_status draft_step(const away *a, const ebb_uses *uses, uint64_t *next
     return EBB_OK;
 }
 
-/* What a step makes beside a tensor, and nobody needs any more. */
-static ebb_status drop_others(const away *a, const ebb_uses *uses, uint32_t step, uint32_t t, uint32_t s,
-                              ebb_draft *draft) {
-    const ebb_step *made = &a->view.steps[step];
-    for (uint32_t i = 0; i < made->n_accesses; i++) {
-        const ebb_access *access = &a->view.accesses[made->first_access + i];
-        const uint32_t other = access->tensor;
-        if (access->mode == EBB_READ || other == t || lasts_until(a, uses, other, step, s)) { continue; }
-        EBB_TRY(ebb__draft_tensor(draft, EBB_ACT_DROP, other, EBB_DEVICE, EBB_DRAFT_FIXED));
-    }
-    return EBB_OK;
-}
-
 /* Compute again what has to be back for a step. arriving is by `in`, which is the need of these. */
 static ebb_status draft_again(const away *a, const ebb_uses *uses, uint32_t s, uint32_t *next, ebb_draft *draft) {
     for (; *next < a->n_chosen && a->step[a->gaps[a->arriving[*next]].in] <= s; (*next)++) {
@@ -770,7 +734,6 @@ static ebb_status draft_again(const away *a, const ebb_uses *uses, uint32_t s, u
         for (uint64_t u = uses->start[g->tensor]; uses->use[u].mode != EBB_READ; u++) {
             const uint32_t step = uses->use[u].step;
             EBB_TRY(ebb__draft_step(draft, EBB_ACT_AGAIN, step, ebb__choice_of(a->input->choice, step)));
-            EBB_TRY(drop_others(a, uses, step, g->tensor, s, draft));
         }
     }
     return EBB_OK;

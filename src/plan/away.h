@@ -19,8 +19,8 @@
  * alone (ebb__away_send).
  *
  *      computing again   instead of the copies, if that is allowed (may_again): a tensor is dropped at once, and made
- *                    again where the gap ends. Only of tensors that are made once in an iteration; what these
- *                    steps read, or make beside them, has to be on the device there (ebb__away_allows)
+ *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
+ *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.

@@ -259,28 +259,6 @@ static void test_again(void **state) {
     end(&f);
 }
 
-/* A step makes a and two others: one is needed later and has to stay, one is small and gone. */
-static void test_again_beside(void **state) {
-    (void)state;
-    fixture f;
-    begin(&f);
-    const uint32_t a = make_tensor(f.program, 100000, false, false), b = make_tensor(f.program, 100000, false, false);
-    const uint32_t later = make_tensor(f.program, 5000, false, false), gone = make_tensor(f.program, 10, false, false);
-    STEP(f.program, 0, 1000, {a, EBB_WRITE}, {later, EBB_WRITE}, {gone, EBB_WRITE});
-    STEP(f.program, 0, 1000, {gone, EBB_READ}, {b, EBB_WRITE});
-    STEP(f.program, 0, 1000, {b, EBB_READ});
-    STEP(f.program, 0, 1000, {a, EBB_READ});
-    STEP(f.program, 0, 1000, {later, EBB_READ});
-    finish_for(&f, 106000, true);
-    assert_true(f.away.can_again[a] && !f.away.can_again[later] && !f.away.can_again[gone]);
-    ebb__away_compute(&f.away, a, true);
-    ebb__away_set(&f.away, gap_of(&f, a), true);
-    assert_false(ebb__away_allows(&f.away, gap_of(&f, later)));
-    assert_true(ebb__away_run(&f.away) == 6000);
-    expect_draft(&f, 6000);
-    end(&f);
-}
-
 /* What cannot be computed again where its gap ends. */
 static void test_never_again(void **state) {
     (void)state;
@@ -291,8 +269,7 @@ static void test_never_again(void **state) {
     const uint32_t changed = make_tensor(f.program, 100, false, false), b = make_tensor(f.program, 100, false, false);
     const uint32_t later = make_tensor(f.program, 100, false, false), kept = make_tensor(f.program, 100, false, true);
     const uint32_t once = make_tensor(f.program, 100, false, false), w = make_tensor(f.program, 100, true, false);
-    const uint32_t dead = make_tensor(f.program, 100, false, false);
-    STEP(f.program, 0, 1000, {x, EBB_WRITE}, {y, EBB_WRITE}, {dead, EBB_WRITE}); /* and dead is large */
+    STEP(f.program, 0, 1000, {x, EBB_WRITE}, {y, EBB_WRITE}); /* two at once */
     STEP(f.program, 0, 1000, {gone, EBB_WRITE}, {changed, EBB_WRITE});
     STEP(f.program, 0, 1000, {gone, EBB_READ}, {a, EBB_WRITE});    /* from what nobody needs any more */
     STEP(f.program, 0, 1000, {changed, EBB_READ}, {b, EBB_WRITE}); /* from what is written before its gap ends */
@@ -313,8 +290,8 @@ static void test_never_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),        cmocka_unit_test(test_order_of_copies_in),
-        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier),   cmocka_unit_test(test_one_gap_elsewhere),
-        cmocka_unit_test(test_again), cmocka_unit_test(test_again_beside), cmocka_unit_test(test_never_again)};
+        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),      cmocka_unit_test(test_order_of_copies_in),
+        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier), cmocka_unit_test(test_one_gap_elsewhere),
+        cmocka_unit_test(test_again), cmocka_unit_test(test_never_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
