@@ -107,6 +107,7 @@ static ebb_status find_copies(holder *h) {
     for (size_t a = 0; a < n; a++) {
         const ebb_action *action = &h->plan->actions.data[a];
         ebb__plan_cursor_next(&cursor);
+        EBB_ASSERT(!action->held);
         if (!is_copy(action)) { continue; }
         held_copy *c = &h->copies[h->n_copies++];
         *c = (held_copy){.at = a};
@@ -134,41 +135,6 @@ static void number_actions(holder *h) {
         }
     }
     h->number[n] = n;
-}
-
-static uint64_t stay_begin(const void *stay) {
-    return ((const ebb_stay *)stay)->begin;
-}
-
-static uint64_t stay_tensor(const void *stay) {
-    return ((const ebb_stay *)stay)->tensor;
-}
-
-static uint64_t stay_first(const void *stay) {
-    return ((const ebb_stay *)stay)->first;
-}
-
-static uint64_t slot_begin(const void *slot) {
-    return ((const ebb_slot *)slot)->begin;
-}
-
-static uint64_t slot_tensor(const void *slot) {
-    return ((const ebb_slot *)slot)->tensor;
-}
-
-static uint64_t slot_first(const void *slot) {
-    return ((const ebb_slot *)slot)->first;
-}
-
-/* By first, then by tensor, then by begin. */
-static ebb_status sort_pieces(ebb_plan *t) {
-    uint64_t (*const stay_keys[])(const void *) = {stay_begin, stay_tensor, stay_first};
-    uint64_t (*const slot_keys[])(const void *) = {slot_begin, slot_tensor, slot_first};
-    for (int k = 0; k < 3; k++) {
-        EBB_TRY(ebb__sort_items(t->mem, t->stays.data, t->stays.n, sizeof *t->stays.data, stay_keys[k]));
-        EBB_TRY(ebb__sort_items(t->mem, t->slots.data, t->slots.n, sizeof *t->slots.data, slot_keys[k]));
-    }
-    return EBB_OK;
 }
 
 /* A stay ends where it is dropped, and no drop goes anywhere; one that is always there is [0, 0). */
@@ -210,7 +176,7 @@ static ebb_status write_trial(holder *h) {
     }
     write_stays(h);
     write_slots(h);
-    return sort_pieces(t);
+    return ebb__plan_sort_pieces(t);
 }
 
 static ebb_status time_trial(holder *h, uint64_t *ns_out) {

@@ -370,14 +370,6 @@ static ebb_status write_actions(pool *p, ebb_plan *made, moving *moves, size_t n
     return EBB_OK;
 }
 
-static uint64_t first_key(const void *slot) {
-    return ((const ebb_slot *)slot)->first;
-}
-
-static uint64_t tensor_key(const void *slot) {
-    return ((const ebb_slot *)slot)->tensor;
-}
-
 /* Each slot from its first to its last; a move ends it and begins the next. */
 static ebb_status write_slots(pool *p, ebb_plan *made, const moving *moves, size_t n_moves, const uint64_t *at) {
     uint64_t *latest = ebb__bump_alloc(&p->bump, p->n_copies, sizeof *latest);
@@ -399,8 +391,7 @@ static ebb_status write_slots(pool *p, ebb_plan *made, const moving *moves, size
         latest[moves[i].copy] = made->slots.n;
         EBB_TRY(EBB_PUSH(made->mem, &made->slots, on));
     }
-    EBB_TRY(ebb__sort_items(made->mem, made->slots.data, made->slots.n, sizeof *made->slots.data, tensor_key));
-    return ebb__sort_items(made->mem, made->slots.data, made->slots.n, sizeof *made->slots.data, first_key);
+    return ebb__plan_sort_pieces(made);
 }
 
 static ebb_status write_plan(pool *p, ebb_plan *made) {

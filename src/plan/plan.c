@@ -60,6 +60,40 @@ void ebb_plan_destroy(ebb_plan *plan) {
     ebb__free(plan->mem, plan);
 }
 
+static uint64_t stay_begin(const void *stay) {
+    return ((const ebb_stay *)stay)->begin;
+}
+
+static uint64_t stay_tensor(const void *stay) {
+    return ((const ebb_stay *)stay)->tensor;
+}
+
+static uint64_t stay_first(const void *stay) {
+    return ((const ebb_stay *)stay)->first;
+}
+
+static uint64_t slot_begin(const void *slot) {
+    return ((const ebb_slot *)slot)->begin;
+}
+
+static uint64_t slot_tensor(const void *slot) {
+    return ((const ebb_slot *)slot)->tensor;
+}
+
+static uint64_t slot_first(const void *slot) {
+    return ((const ebb_slot *)slot)->first;
+}
+
+ebb_status ebb__plan_sort_pieces(ebb_plan *plan) {
+    uint64_t (*const stay_keys[])(const void *) = {stay_begin, stay_tensor, stay_first};
+    uint64_t (*const slot_keys[])(const void *) = {slot_begin, slot_tensor, slot_first};
+    for (int k = 0; k < 3; k++) { /* sorting keeps the order of equal ones */
+        EBB_TRY(ebb__sort_items(plan->mem, plan->stays.data, plan->stays.n, sizeof *plan->stays.data, stay_keys[k]));
+        EBB_TRY(ebb__sort_items(plan->mem, plan->slots.data, plan->slots.n, sizeof *plan->slots.data, slot_keys[k]));
+    }
+    return EBB_OK;
+}
+
 ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out) {
     size_t n = plan->slots.n;
     if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "plan: more than 2^32 - 1 slots"); }

@@ -73,6 +73,9 @@ ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, const ebb_to
 /* One of the same kind, without actions, stays or slots. */
 ebb_status ebb__plan_create_like(const ebb_plan *plan, ebb_plan **like_out);
 
+/* Put stays and slots in their order. */
+ebb_status ebb__plan_sort_pieces(ebb_plan *plan);
+
 /* Whether a comes after b in the order of stays and of slots: by first, tensor, begin. */
 static inline bool ebb__comes_after(uint64_t first_a, uint32_t tensor_a, uint64_t begin_a, uint64_t first_b,
                                     uint32_t tensor_b, uint64_t begin_b) {
