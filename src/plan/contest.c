@@ -130,6 +130,8 @@ static ebb_status fit_rival(ebb_maker *m, const ebb_policy *rival, const contest
  * program is small; in rare cases the policy, asked alone, would go on from there to a faster plan. */
 static ebb_status ask(ebb_maker *m, const ebb_policy *rival, contest *c) {
     ebb_plan *plan = NULL;
+    const bool may_copy = m->is_small && ebb__has_tiers(m->options->tier_bytes);
+    if (rival->is_for_copies && !may_copy) { return EBB_OK; }
     if (rival->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
     if (c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
     const bool searches = rival->rivals != NULL; /* its first plan says little of what it finds */

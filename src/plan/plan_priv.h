@@ -289,6 +289,7 @@ struct ebb_policy {
     bool keeps_limit;
     bool copies_only;                      /* it computes nothing again */
     bool changes_order;                    /* it may run the steps in an order whose load is lower */
+    bool is_for_copies;                    /* a rival that is asked only of small programs, and where there is a tier */
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);

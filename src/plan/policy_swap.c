@@ -35,7 +35,6 @@
 #include <math.h>
 
 #define N_SEEDS 4u                       /* searches for one draft in which something may be computed again */
-#define MAX_EXCHANGED_STEPS 300u         /* of a program in which something may be computed again */
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
 #define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
 #define VISITS ((uint64_t)1 << 23)       /* for each other set */
@@ -492,13 +491,11 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
     return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
 }
 
-/* Of small programs, with several random numbers: what one search finds is often not the best of them. */
+/* With several random numbers: what one search finds is often not the best of them. */
 static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft) {
-    const bool has_copies = ebb__has_tiers(input->tier_bytes);
     const uint64_t n_seeds = input->is_hasty ? 1 : N_SEEDS;
     double placed_ns = INFINITY;
     ebb_status st = EBB_E_NO_FIT;
-    if (ebb__plan_view(input->program).n_steps > MAX_EXCHANGED_STEPS || !has_copies) { return EBB_E_NO_FIT; }
     for (uint64_t seed = 1; seed <= n_seeds; seed++) {
         st = search_from(input, seed, !input->copies_only, &placed_ns, draft);
         if (st != EBB_OK) { return st; }
@@ -506,8 +503,12 @@ static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft
     return st;
 }
 
-const ebb_policy ebb__policy_exchange = {
-    .name = "best", .about = "", .keeps_limit = true, .changes_order = true, .draft = draft_exchange};
+const ebb_policy ebb__policy_exchange = {.name = "best",
+                                         .about = "",
+                                         .keeps_limit = true,
+                                         .changes_order = true,
+                                         .is_for_copies = true,
+                                         .draft = draft_exchange};
 
 static const ebb_policy rules = {
     .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};
