@@ -386,22 +386,25 @@ void ebb__away_compute(ebb_away *a, uint32_t t, bool again) {
     a->again[t] = again;
 }
 
-/* Whether a tensor is on the device at a place, or comes back there by a copy. */
+/* Whether a gap, if it is chosen, leaves its tensor on the device at a place, or brings it back there by a copy. */
+static bool leaves(const away *a, const gap *g, uint32_t place) {
+    return !ebb__away_covers(a, g, place) && !(a->again[g->tensor] && g->need == place);
+}
+
+/* Whether all chosen gaps of a tensor do. */
 static bool is_there(const away *a, uint32_t t, uint32_t place) {
     for (uint32_t k = a->gap_start[t]; k < a->gap_start[t + 1]; k++) {
-        const gap *g = &a->gaps[a->gap_of[k]];
-        if (!a->chosen[a->gap_of[k]]) { continue; }
-        if (ebb__away_covers(a, g, place) || (a->again[t] && g->need == place)) { return false; }
+        const uint32_t i = a->gap_of[k];
+        if (a->chosen[i] && !leaves(a, &a->gaps[i], place)) { return false; }
     }
     return true;
 }
 
-/* Whether a gap, if it is chosen, leaves a tensor there at the places where another one is computed again. */
-static bool leaves(const away *a, const gap *g, uint32_t other) {
+/* Whether a gap, if it is chosen, leaves its tensor there wherever another one is computed again. */
+static bool leaves_for(const away *a, const gap *g, uint32_t other) {
     for (uint32_t k = a->gap_start[other]; k < a->gap_start[other + 1]; k++) {
-        const uint32_t place = a->gaps[a->gap_of[k]].need;
-        if (!a->chosen[a->gap_of[k]]) { continue; }
-        if (ebb__away_covers(a, g, place) || (a->again[g->tensor] && g->need == place)) { return false; }
+        const uint32_t i = a->gap_of[k];
+        if (a->chosen[i] && !leaves(a, g, a->gaps[i].need)) { return false; }
     }
     return true;
 }
@@ -414,7 +417,7 @@ bool ebb__away_allows(const ebb_away *a, uint32_t i) {
         if (!is_there(a, a->reads[k], g->need)) { return false; }
     }
     for (uint32_t k = a->make_start[t]; k < a->make_start[t + 1]; k++) {
-        if (a->again[a->makes[k]] && !leaves(a, g, a->makes[k])) { return false; }
+        if (a->again[a->makes[k]] && !leaves_for(a, g, a->makes[k])) { return false; }
     }
     return true;
 }

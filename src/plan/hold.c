@@ -201,29 +201,26 @@ static ebb_status init_trial(holder *h) {
 
 /* ---- the search --------------------------------------------------------------------------------- */
 
-/* All copies in their places of this number, or the last before it; as before if that is not faster. */
-static ebb_status try_all(holder *h, uint32_t place, uint32_t *best_out) {
-    uint64_t ns = 0;
+/* Put all copies in their places of this number, or in the last one before it. */
+static void put_all(holder *h, uint32_t place) {
     for (size_t i = 0; i < h->n_copies; i++) {
         held_copy *c = &h->copies[i];
         c->which = place < c->n_places ? place : c->n_places - 1;
     }
-    EBB_TRY(time_trial(h, &ns));
-    if (ns < h->best_ns) {
-        h->best_ns = ns;
-        *best_out = place;
-    }
-    return EBB_OK;
 }
 
 static ebb_status try_together(holder *h) {
     uint32_t best = 0;
     EBB_TRY(time_trial(h, &h->best_ns));
-    for (uint32_t place = 1; place <= 2; place++) { EBB_TRY(try_all(h, place, &best)); }
-    for (size_t i = 0; i < h->n_copies; i++) {
-        held_copy *c = &h->copies[i];
-        c->which = best < c->n_places ? best : c->n_places - 1;
+    for (uint32_t place = 1; place <= 2; place++) {
+        uint64_t ns = 0;
+        put_all(h, place);
+        EBB_TRY(time_trial(h, &ns));
+        if (ns >= h->best_ns) { continue; }
+        h->best_ns = ns;
+        best = place;
     }
+    put_all(h, best);
     return EBB_OK;
 }
 
