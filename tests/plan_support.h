@@ -482,4 +482,16 @@ static inline void assert_same_results(const world *a, const world *b, uint64_t 
     assert_memory_equal(a->content, b->content, a->program->tensors.n * sizeof *a->content);
 }
 
+/* A plan has these results, in the order of its list and in one by chance that its engines may take. */
+static inline void assert_has_results(const ebb_program *program, const ebb_plan *plan, const world *expected,
+                                      uint64_t n_laps, ebb_rng *rng) {
+    world got;
+    execute_in_order(&got, program, plan, n_laps);
+    assert_same_results(&got, expected, n_laps);
+    world_free(&got);
+    execute_any_order(&got, program, plan, n_laps, rng);
+    assert_same_results(&got, expected, n_laps);
+    world_free(&got);
+}
+
 #endif

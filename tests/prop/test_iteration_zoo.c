@@ -92,8 +92,8 @@ static bool is_about(const ebb_iteration *found, const truth *t) {
     return found->found && has_most && has_length && (found->first_event + some - t->first) % t->length < 2 * some;
 }
 
-/* Copies go on in threads of their own, so where their events come among the others differs from iteration to
- * iteration, on a busy machine by more. Of a few recordings one is regular enough. */
+/* Threads of their own make the copies, so their events come at other places in each iteration, and a busy machine
+ * makes that worse. One recording in a few has to be regular enough. */
 static void under_a_budget_it_is_about_the_same(void **state) {
     (void)state;
     bool is_found = false;

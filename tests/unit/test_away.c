@@ -259,7 +259,7 @@ static void test_again(void **state) {
     end(&f);
 }
 
-/* What cannot be computed again where its gap ends. */
+/* Tensors that no plan may compute again, each for another reason. */
 static void test_never_again(void **state) {
     (void)state;
     fixture f;
