@@ -9,6 +9,7 @@
 #include <math.h>
 
 #define SMALL 1024u      /* of the limit: less than such a share stays */
+#define LARGE 64u        /* of the limit: from such a share on a tensor may leave in parts */
 #define MAX_PLACES 1024u /* about, beside those that gaps make */
 
 typedef ebb_away away;
@@ -40,8 +41,17 @@ static bool is_written(const ebb_uses *uses, size_t t) {
     return written;
 }
 
+/* The bytes that are copied. */
+static uint64_t copied_bytes(const away *a, const gap *g) {
+    return g->size_bytes == EBB_WHOLE ? a->view.tensors[g->tensor].size_bytes : g->size_bytes;
+}
+
+static uint64_t tensor_bytes(const away *a, uint32_t t) {
+    return rounded(a, a->view.tensors[t].size_bytes);
+}
+
 static void set_tier(const away *a, gap *g, uint32_t tier) {
-    const uint64_t bytes = a->view.tensors[g->tensor].size_bytes;
+    const uint64_t bytes = copied_bytes(a, g);
     g->tier = tier;
     g->out_ns = (double)ebb_machine_copy_time_ns(a->input->machine, EBB_DEVICE, tier, bytes);
     g->in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes);
@@ -52,30 +62,39 @@ static bool is_small(const away *a, uint64_t bytes) {
     return a->input->limit_bytes > 0 && bytes <= (a->input->limit_bytes - 1) / SMALL;
 }
 
-static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
-    const uint64_t none_used[EBB_MAX_TIERS] = {0}, bytes = a->view.tensors[t].size_bytes;
-    const uint32_t tier = ebb__pick_tier(a->input, none_used, rounded(a, bytes));
-    if (tier == EBB_MAX_TIERS || leave + 1 >= need || is_small(a, bytes)) { return; }
+/* What leaves of a tensor at once. */
+typedef struct part {
+    uint32_t tensor;
+    uint64_t begin, size_bytes; /* as actions have them */
+} part;
+
+static void add_gap(away *a, const part *p, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
+    const uint64_t none_used[EBB_MAX_TIERS] = {0};
+    const uint32_t t = p->tensor, tier = ebb__pick_tier(a->input, none_used, tensor_bytes(a, t));
+    if (tier == EBB_MAX_TIERS || leave + 1 >= need || is_small(a, a->view.tensors[t].size_bytes)) { return; }
     gap *g = &a->gaps[a->n_gaps++];
     *g = (gap){.tensor = t,
+               .begin = p->begin,
+               .size_bytes = p->size_bytes,
                .leave = leave,
                .need = need,
                .ready = ready,
                .version = a->n_versions,
-               .has_copy = has_copy,
-               .bytes = rounded(a, bytes)};
+               .has_copy = has_copy};
+    g->bytes = rounded(a, copied_bytes(a, g));
     a->tier[t] = (uint8_t)tier;
     set_tier(a, g, tier);
 }
 
 /* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. One that is both
  * persistent and kept stays between its last use and its first. */
-static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
+static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
+    const uint32_t t = p->tensor;
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
     const uint32_t n = (uint32_t)a->view.n_steps;
     const bool has_copy = !is_written(uses, t), is_kept = a->view.tensors[t].kept;
     const bool is_round = a->view.tensors[t].persistent;
-    const int64_t bytes = (int64_t)rounded(a, a->view.tensors[t].size_bytes);
+    const int64_t bytes = p->begin == 0 ? (int64_t)tensor_bytes(a, t) : 0;
     const uint32_t first_version = a->n_versions;
     uint32_t ready = 0;
     for (; use < end; use++) {
@@ -87,15 +106,33 @@ static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
         if (!is_last && use[1].mode == EBB_WRITE) {
             for (uint32_t s = use->step + 1; s < use[1].step; s++) { a->base[s] -= bytes; }
         } else if (!is_last) {
-            add_gap(a, t, ready, use->step, use[1].step, has_copy);
+            add_gap(a, p, ready, use->step, use[1].step, has_copy);
         } else if (is_round && !is_kept && uses->use[uses->start[t]].mode != EBB_WRITE) {
-            add_gap(a, t, ready, use->step, uses->use[uses->start[t]].step + n, has_copy);
+            add_gap(a, p, ready, use->step, uses->use[uses->start[t]].step + n, has_copy);
         } else if (is_kept && !is_round) {
-            add_gap(a, t, ready, use->step, n, has_copy);
+            add_gap(a, p, ready, use->step, n, has_copy);
         }
     }
     for (uint32_t g = a->n_gaps; g-- > 0 && a->gaps[g].tensor == t;) { a->gaps[g].next_version = first_version; }
     a->n_versions++;
+}
+
+/* A persistent tensor leaves as a whole: the placer knows no gaps of what goes around the end of the iteration. */
+static uint32_t count_parts(const away *a, uint32_t t) {
+    const uint64_t bytes = a->view.tensors[t].size_bytes;
+    const bool is_large = bytes >= a->input->limit_bytes / LARGE && bytes / a->n_parts >= a->view.alignment;
+    return is_large && !a->view.tensors[t].persistent ? a->n_parts : 1;
+}
+
+static void add_all_gaps(away *a, const ebb_uses *uses, uint32_t t) {
+    const uint32_t n_parts = count_parts(a, t);
+    const uint64_t size_bytes = a->view.tensors[t].size_bytes;
+    const uint64_t each = size_bytes / n_parts / a->view.alignment * a->view.alignment;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const uint64_t begin = each * i, end = i + 1 < n_parts ? begin + each : size_bytes;
+        const part p = {t, begin, n_parts == 1 ? EBB_WHOLE : end - begin};
+        add_gaps(a, uses, &p);
+    }
 }
 
 /* ---- what can be computed again ----------------------------------------------------------------- */
@@ -276,7 +313,7 @@ static ebb_status init_again(away *a) {
     a->gap_start = ebb__bump_alloc(&a->bump, n, sizeof *a->gap_start);
     a->reads = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->reads);
     a->makes = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->makes);
-    a->gap_of = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->gap_of);
+    a->gap_of = ebb__bump_alloc(&a->bump, a->n_parts * n_accesses, sizeof *a->gap_of);
     if (a->can_again == NULL || a->again == NULL || a->again_ns == NULL || a->read_start == NULL ||
         a->make_start == NULL || a->gap_start == NULL || a->reads == NULL || a->makes == NULL || a->gap_of == NULL) {
         return EBB_E_NO_MEMORY;
@@ -288,13 +325,13 @@ static ebb_status init_again(away *a) {
     return EBB_OK;
 }
 
-ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again) {
+ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again, uint32_t n_parts) {
     ebb_uses uses;
-    *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again};
+    *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again, .n_parts = n_parts};
     a->n_tiers = ebb_machine_topology(input->machine)->n_tiers;
     ebb__bump_init(&a->bump, input->mem);
     EBB_TRY(ebb__program_uses(input->program, &a->bump, &uses));
-    const size_t n = a->view.n_steps, n_gaps = a->view.n_accesses + 1;
+    const size_t n = a->view.n_steps, n_gaps = n_parts * a->view.n_accesses + 1;
     a->step = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->step);
     a->begin_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->begin_ns);
     a->meant_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->meant_ns);
@@ -309,7 +346,7 @@ ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_a
     a->leaving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->leaving);
     a->n_away = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->n_away);
     a->tier = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->tier);
-    a->has_out = ebb__bump_alloc(&a->bump, a->view.n_accesses + a->view.n_tensors + 1, sizeof *a->has_out);
+    a->has_out = ebb__bump_alloc(&a->bump, n_parts * (a->view.n_accesses + a->view.n_tensors) + 1, sizeof *a->has_out);
     if (a->step == NULL || a->begin_ns == NULL || a->meant_ns == NULL || a->run_ns == NULL || a->base == NULL ||
         a->load == NULL || a->gaps == NULL || a->chosen == NULL || a->by_need == NULL || a->arriving == NULL ||
         a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL || a->tier == NULL) {
@@ -323,7 +360,7 @@ ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_a
     find_base(a, &uses);
     for (uint32_t t = 0; t < a->view.n_tensors; t++) {
         a->gap_start[t] = a->n_gaps;
-        add_gaps(a, &uses, t);
+        add_all_gaps(a, &uses, t);
     }
     a->gap_start[a->view.n_tensors] = a->n_gaps;
     find_again(a, &uses);
@@ -349,26 +386,38 @@ static void add_load(away *a, uint32_t first, uint32_t end, int64_t bytes) {
     a->n_visits += end - first;
 }
 
-void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
+static void set_gap(away *a, uint32_t i, bool chosen) {
     const gap *g = &a->gaps[i];
-    const bool is_copied = !a->again[g->tensor];
-    EBB_ASSERT(a->chosen[i] != chosen);
+    const uint64_t bytes = tensor_bytes(a, g->tensor);
     a->chosen[i] = chosen;
     if (!chosen) { a->n_away[g->tensor]--; }
-    if (a->n_away[g->tensor] == 0 && is_copied) { a->tier_used[g->tier] += chosen ? g->bytes : -g->bytes; }
+    if (a->n_away[g->tensor] == 0 && !a->again[g->tensor]) { a->tier_used[g->tier] += chosen ? bytes : -bytes; }
     if (chosen) { a->n_away[g->tensor]++; }
     add_load(a, g->leave + 1, g->need, chosen ? -(int64_t)g->bytes : (int64_t)g->bytes);
+}
+
+void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
+    const gap *g = &a->gaps[i];
+    EBB_ASSERT(a->chosen[i] != chosen);
+    if (!a->again[g->tensor]) {
+        set_gap(a, i, chosen);
+        return;
+    }
+    for (uint32_t k = a->gap_start[g->tensor]; k < a->gap_start[g->tensor + 1]; k++) {
+        const uint32_t other = a->gap_of[k];
+        if (a->gaps[other].need == g->need && a->chosen[other] != chosen) { set_gap(a, other, chosen); }
+    }
 }
 
 bool ebb__away_has_room(const ebb_away *a, uint32_t i, uint32_t tier) {
     const gap *g = &a->gaps[i];
     const bool is_there = tier == g->tier && a->n_away[g->tensor] > 0;
-    return is_there || ebb__has_room(a->input->tier_bytes[tier], a->tier_used[tier], g->bytes);
+    return is_there || ebb__has_room(a->input->tier_bytes[tier], a->tier_used[tier], tensor_bytes(a, g->tensor));
 }
 
 void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
     const bool is_there = a->n_away[t] > 0 && !a->again[t];
-    const uint64_t bytes = is_there ? rounded(a, a->view.tensors[t].size_bytes) : 0;
+    const uint64_t bytes = is_there ? tensor_bytes(a, t) : 0;
     EBB_ASSERT(tier != EBB_DEVICE && tier < EBB_MAX_TIERS && a->tier[t] != EBB_DEVICE);
     a->tier_used[a->tier[t]] -= bytes;
     a->tier_used[tier] += bytes;
@@ -380,7 +429,7 @@ void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
 }
 
 void ebb__away_compute(ebb_away *a, uint32_t t, bool again) {
-    const uint64_t bytes = a->n_away[t] > 0 ? rounded(a, a->view.tensors[t].size_bytes) : 0;
+    const uint64_t bytes = a->n_away[t] > 0 ? tensor_bytes(a, t) : 0;
     EBB_ASSERT(a->again[t] != again && a->can_again[t]);
     a->tier_used[a->tier[t]] += again ? -bytes : bytes;
     a->again[t] = again;
@@ -538,13 +587,24 @@ static uint32_t first_tier(run *r) {
 }
 
 /* The next one of a tier, if it has not come back without being dropped. */
-static void drop_next(run *r, uint32_t tier, uint32_t step) {
+static void drop_one(run *r, uint32_t tier, uint32_t step) {
     gap *g = &r->a->gaps[r->a->leaving[r->next_drop[tier]++]];
     if (!goes_round(r->a, g) && g->in <= step) { return; }
     g->is_dropped = true;
     g->drop = step;
     r->absent += (int64_t)g->bytes;
     r->now_ns = fmax(r->now_ns, g->out_end_ns);
+}
+
+/* All parts of what is computed again, which follow one another. */
+static void drop_next(run *r, uint32_t tier, uint32_t step) {
+    const away *a = r->a;
+    const uint32_t t = a->gaps[a->leaving[r->next_drop[tier]]].tensor;
+    drop_one(r, tier, step);
+    while (tier == EBB_DEVICE && r->next_drop[tier] < r->n_leaving &&
+           a->gaps[a->leaving[r->next_drop[tier]]].tensor == t) {
+        drop_one(r, tier, step);
+    }
 }
 
 /* Drop tensors until these bytes fit beside what is on the device at a step. */
@@ -575,7 +635,7 @@ static void arrive(run *r, uint32_t step) {
         r->absent -= (int64_t)g->bytes;
         g->in_end_ns = 0;
         if (a->again[g->tensor]) {
-            r->again_ns += a->again_ns[g->tensor];
+            r->again_ns += g->begin == 0 ? a->again_ns[g->tensor] : 0;
             continue;
         }
         r->in_ns[g->tier] = g->in_end_ns = fmax(r->in_ns[g->tier], fmax(r->now_ns, g->out_end_ns)) + g->in_ns;
@@ -698,7 +758,12 @@ double ebb__away_run(ebb_away *a) {
 static ebb_status add_change(const away *a, ebb_changes *changes, ebb_change_kind kind, const gap *g) {
     const uint32_t place[EBB_N_CHANGES] = {
         [EBB_CHANGE_OUT] = g->out, [EBB_CHANGE_DROP] = g->drop, [EBB_CHANGE_IN] = g->in};
-    return ebb__changes_add(changes, kind, a->step[place[kind]], g->tensor, g->tier);
+    return ebb__changes_add_part(changes, &(ebb_change){.at = a->step[place[kind]],
+                                                        .tensor = g->tensor,
+                                                        .tier = g->tier,
+                                                        .begin = g->begin,
+                                                        .size_bytes = g->size_bytes,
+                                                        .kind = kind});
 }
 
 /* Copies of one position are in the order of the run. */
@@ -733,7 +798,7 @@ static ebb_status draft_step(const away *a, const ebb_uses *uses, uint64_t *next
 static ebb_status draft_again(const away *a, const ebb_uses *uses, uint32_t s, uint32_t *next, ebb_draft *draft) {
     for (; *next < a->n_chosen && a->step[a->gaps[a->arriving[*next]].in] <= s; (*next)++) {
         const gap *g = &a->gaps[a->arriving[*next]];
-        if (!a->again[g->tensor] || !g->is_dropped) { continue; }
+        if (!a->again[g->tensor] || !g->is_dropped || g->begin > 0) { continue; }
         for (uint64_t u = uses->start[g->tensor]; uses->use[u].mode != EBB_READ; u++) {
             const uint32_t step = uses->use[u].step;
             EBB_TRY(ebb__draft_step(draft, EBB_ACT_AGAIN, step, ebb__choice_of(a->input->choice, step)));

@@ -22,6 +22,9 @@
  *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
  *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
+ *      parts         each part of a large tensor that is not persistent may have gaps of its own. What is computed
+ * again leaves and comes back as a whole
+ *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
  *
@@ -41,7 +44,8 @@ typedef struct ebb_away_gap {
     uint32_t version;      /* gaps with the same one have the same content */
     uint32_t next_version; /* of the tensor when the next iteration begins */
     bool has_copy;         /* always: nothing ever writes the tensor */
-    uint64_t bytes;        /* rounded up */
+    uint64_t begin, size_bytes; /* which bytes of the tensor, as actions have them */
+    uint64_t bytes;             /* rounded up */
     double out_ns, in_ns;
     /* of the latest run */
     uint32_t out, drop, in; /* the places before which it is copied out, dropped and copied in */
@@ -64,6 +68,7 @@ typedef struct ebb_away {
     ebb_away_gap *gaps; /* by leave */
     uint32_t n_gaps;
     bool *chosen;                             /* [n_gaps] */
+    uint32_t n_parts;                         /* of a large tensor; 1: it leaves as a whole */
     bool may_again, *can_again, *again;       /* [n_tensors]: may be computed again where a gap ends, and is */
     double *again_ns;                         /* [n_tensors] */
     uint32_t *reads, *read_start;             /* what its steps read: read_start[t] .. read_start[t + 1] */
@@ -82,10 +87,10 @@ typedef struct ebb_away {
 } ebb_away;
 
 /* fini also after a failure. */
-ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again);
+ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again, uint32_t n_parts);
 void ebb__away_fini(ebb_away *away);
 
-/* Choose a gap, or no longer. */
+/* Choose a gap, or no longer; with it those of the other parts, if the tensor is computed again. */
 void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
 
 /* Copies of a tensor go to another tier from now on, for all its gaps. */

@@ -82,29 +82,45 @@ ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t te
     return ebb__draft_add(draft, &action, bound);
 }
 
+/* The bytes of each tensor on the device where the circle closes. */
+static void find_resident(const ebb_draft *draft, const ebb_program_view *view, uint64_t *bytes_out) {
+    for (size_t t = 0; t < view->n_tensors; t++) {
+        bytes_out[t] = draft->resident[t] ? view->tensors[t].size_bytes : 0;
+    }
+    for (size_t i = 0; i < draft->absent.n; i++) {
+        const ebb_part *part = &draft->absent.data[i];
+        bytes_out[part->tensor] -= part->end - part->begin;
+    }
+}
+
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
     const ebb_program_view view = ebb__plan_view(program);
-    bool *present = ebb__calloc(draft->mem, view.n_tensors, sizeof *present), is_valid = true;
-    if (present == NULL) { return true; } /* it cannot be told */
-    for (size_t t = 0; t < view.n_tensors; t++) { present[t] = draft->resident[t] != 0; }
+    uint64_t *first = ebb__calloc(draft->mem, 2 * view.n_tensors, sizeof *first), *present = first + view.n_tensors;
+    bool is_valid = true;
+    if (first == NULL) { return true; } /* it cannot be told */
+    find_resident(draft, &view, first);
+    find_resident(draft, &view, present);
     for (size_t a = 0; is_valid && a < draft->actions.n; a++) {
         const ebb_action *action = &draft->actions.data[a].action;
         if (ebb__action_computes(action)) {
             const ebb_step *step = &view.steps[action->target];
             for (uint32_t i = 0; i < step->n_accesses; i++) {
                 const ebb_access *access = &view.accesses[step->first_access + i];
-                is_valid = is_valid && (present[access->tensor] || access->mode != EBB_READ);
-                present[access->tensor] = true;
+                const uint64_t bytes = view.tensors[access->tensor].size_bytes;
+                is_valid = is_valid && (present[access->tensor] == bytes || access->mode != EBB_READ);
+                present[access->tensor] = bytes;
             }
             continue;
         }
-        if (action->size_bytes != EBB_WHOLE) { break; }
         if (action->kind == EBB_ACT_MOVE) { continue; }
-        is_valid = present[action->target] == (action->kind != EBB_ACT_IN);
-        present[action->target] = action->kind != EBB_ACT_DROP;
+        const uint64_t all = view.tensors[action->target].size_bytes, end = ebb__action_end(action, all);
+        const uint64_t bytes = end - action->begin, there = present[action->target];
+        is_valid = action->kind == EBB_ACT_IN ? there <= all - bytes : there >= bytes;
+        if (action->kind == EBB_ACT_IN) { present[action->target] += bytes; }
+        if (action->kind == EBB_ACT_DROP) { present[action->target] -= bytes; }
     }
-    for (size_t t = 0; t < view.n_tensors; t++) { is_valid = is_valid && (present[t] || !draft->resident[t]); }
-    ebb__free(draft->mem, present);
+    for (size_t t = 0; t < view.n_tensors; t++) { is_valid = is_valid && present[t] >= first[t]; }
+    ebb__free(draft->mem, first);
     return is_valid;
 }
 

@@ -59,7 +59,7 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
  * copies out first, in their old order. An action that others go before stays. Copies may not move any more. */
 ebb_status ebb__draft_reorder(ebb_draft *draft, const uint64_t *before);
 
-/* Whether its drops and copies find their tensors as they must: deep. Only of drafts without parts. */
+/* Whether its drops and copies find their tensors as they must, counted in bytes: deep. */
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program);
 
 /* Turn it into the actions, stays and slots of an empty plan, in order, offsets all 0. */

@@ -404,6 +404,7 @@ static ebb_status find_least_rung(maker *m, uint64_t *least_out) {
     if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
     for (size_t rung = 1; least > m->floor_bytes; rung++) {
         EBB_TRY(ebb__ladder_extend(m, m->rungs.data[rung - 1].limit_bytes));
+        EBB_ASSERT(rung < m->rungs.n);
         if (m->rungs.data[rung].limit_bytes >= least) { break; }
         EBB_TRY(ask_rung(m, rung, &least));
     }

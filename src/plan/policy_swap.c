@@ -24,8 +24,9 @@
  * Where a rule, or the walks of the policy best, are faster than what was searched for, their plan is taken.
  *
  * The same search serves the policy best as a rival for small programs (ebb__policy_exchange). There it may also drop a
- * tensor at once and compute it again where the gap ends, which needs no link. Walks are bad where a few tensors are
- * a large part of the budget: each copy then has to wait for another one, and they do not see how that adds up.
+ * tensor at once and compute it again where the gap ends, which needs no link; and a half or a quarter of a large
+ * tensor may leave by itself. Walks are bad where a few tensors are a large part of the budget: each copy then has to
+ * wait for another one, and they do not see how that adds up.
  *
  * With a slowdown of 0 it says the lowest peak that costs nothing.
  */
@@ -34,7 +35,6 @@
 
 #include <math.h>
 
-#define N_SEEDS 4u                       /* searches for one draft in which something may be computed again */
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
 #define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
 #define VISITS ((uint64_t)1 << 23)       /* for each other set */
@@ -46,6 +46,10 @@
 #define HEAT 0.003  /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define SPREAD 2.0  /* of the logarithm of chance in scores */
 #define MAX_SETTLES 8
+
+/* In how many parts large tensors leave in each search for one draft of ebb__policy_exchange. What one search finds is
+ * often not the best of several with the same number. */
+static const uint32_t exchange_parts[] = {1, 2, 4, 1, 2, 4};
 
 typedef struct search {
     ebb_away away;
@@ -222,7 +226,7 @@ static void change_way(search *s) {
         for (uint32_t r = a->read_start[t]; a->again[t] && r < a->read_start[t + 1]; r++) {
             stay(s, a->reads[r], a->gaps[i].need);
         }
-        if (pick_tier(s, i) != EBB_MAX_TIERS) { choose(s, i); }
+        if (!a->chosen[i] && pick_tier(s, i) != EBB_MAX_TIERS) { choose(s, i); }
     }
 }
 
@@ -386,7 +390,7 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
         input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
         for (uint32_t k = 0; k < n_sets && s->placed_ns > s->computing_ns; k++) {
             const uint64_t visits = i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS;
-            if (!find_set(s, ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
+            if (!find_set(s, ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts))) { return EBB_OK; }
             if (s->best_ns >= s->placed_ns) { continue; }
             is_better = true;
             EBB_TRY(take_placed(s, EBB_PLACING_QUICK, trial, draft, &bytes));
@@ -403,7 +407,10 @@ static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft 
     input->limit_bytes = input->budget_bytes / alignment * alignment;
     for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
         uint64_t bytes = 0;
-        if (!find_set(s, ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
+        if (!find_set(s,
+                      ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts))) {
+            return EBB_OK;
+        }
         if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_SET, trial, draft, &bytes)); }
         if (bytes > input->budget_bytes) {
             waste_over(s);
@@ -426,12 +433,12 @@ static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *dra
 }
 
 /* *placed_ns_io: what the draft has to beat, and what it takes. */
-static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool may_again, double *placed_ns_io,
-                              ebb_draft *draft) {
+static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool may_again, uint32_t n_parts,
+                              double *placed_ns_io, ebb_draft *draft) {
     search s = {.best_ns = INFINITY, .placed_ns = *placed_ns_io};
     ebb_policy_input own = *input;
     ebb__rng_init(&s.rng, seed, 1);
-    ebb_status st = ebb__away_init(&s.away, &own, may_again);
+    ebb_status st = ebb__away_init(&s.away, &own, may_again, n_parts);
     if (st == EBB_OK) { st = search_sets(&s, &own, draft); }
     *placed_ns_io = s.placed_ns;
     ebb__away_fini(&s.away);
@@ -440,7 +447,7 @@ static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool
 
 static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
     double placed_ns = INFINITY;
-    return search_from(input, 1, false, &placed_ns, draft);
+    return search_from(input, 1, false, 1, &placed_ns, draft);
 }
 
 /* Put the faster of two drafts, as estimated, into *draft. */
@@ -491,16 +498,16 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
     return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
 }
 
-/* With several random numbers: what one search finds is often not the best of them. */
 static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft) {
-    const uint64_t n_seeds = input->is_hasty ? 1 : N_SEEDS;
+    const size_t n = input->is_hasty ? 1 : sizeof exchange_parts / sizeof *exchange_parts;
     double placed_ns = INFINITY;
-    ebb_status st = EBB_E_NO_FIT;
-    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
-        st = search_from(input, seed, !input->copies_only, &placed_ns, draft);
-        if (st != EBB_OK) { return st; }
+    bool is_found = false;
+    for (size_t i = 0; i < n; i++) {
+        const ebb_status st = search_from(input, i + 1, !input->copies_only, exchange_parts[i], &placed_ns, draft);
+        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+        is_found = is_found || st == EBB_OK;
     }
-    return st;
+    return is_found ? EBB_OK : EBB_E_NO_FIT;
 }
 
 const ebb_policy ebb__policy_exchange = {.name = "best",

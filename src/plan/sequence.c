@@ -127,8 +127,12 @@ void ebb__changes_fini(ebb_changes *changes) {
 }
 
 ebb_status ebb__changes_add(ebb_changes *changes, ebb_change_kind kind, uint64_t at, uint32_t tensor, uint32_t tier) {
-    const ebb_change added = {.at = at, .tensor = tensor, .tier = tier, .kind = kind};
-    return EBB_PUSH(changes->mem, &changes->list, added);
+    const ebb_change whole = {.at = at, .tensor = tensor, .tier = tier, .size_bytes = EBB_WHOLE, .kind = kind};
+    return ebb__changes_add_part(changes, &whole);
+}
+
+ebb_status ebb__changes_add_part(ebb_changes *changes, const ebb_change *change) {
+    return EBB_PUSH(changes->mem, &changes->list, *change);
 }
 
 static uint64_t key_of(const void *item) {
@@ -145,8 +149,12 @@ ebb_status ebb__changes_draft(ebb_changes *changes, uint64_t at, ebb_draft *draf
         [EBB_CHANGE_OUT] = EBB_ACT_OUT, [EBB_CHANGE_DROP] = EBB_ACT_DROP, [EBB_CHANGE_IN] = EBB_ACT_IN};
     for (; changes->next < changes->list.n && changes->list.data[changes->next].at == at; changes->next++) {
         const ebb_change *change = &changes->list.data[changes->next];
-        const uint32_t tier = change->kind == EBB_CHANGE_DROP ? EBB_DEVICE : change->tier;
-        EBB_TRY(ebb__draft_tensor(draft, kinds[change->kind], change->tensor, tier, EBB_DRAFT_FIXED));
+        const ebb_action action = {.kind = kinds[change->kind],
+                                   .target = change->tensor,
+                                   .tier = change->kind == EBB_CHANGE_DROP ? EBB_DEVICE : (uint16_t)change->tier,
+                                   .begin = change->begin,
+                                   .size_bytes = change->size_bytes};
+        EBB_TRY(ebb__draft_add(draft, &action, EBB_DRAFT_FIXED));
     }
     return EBB_OK;
 }

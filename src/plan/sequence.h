@@ -19,6 +19,7 @@ typedef enum ebb_change_kind { EBB_CHANGE_OUT, EBB_CHANGE_DROP, EBB_CHANGE_IN, E
 typedef struct ebb_change {
     uint64_t at; /* before this computation; their number: after the last */
     uint32_t tensor, tier;
+    uint64_t begin, size_bytes; /* which bytes of it, as actions have them */
     ebb_change_kind kind;
 } ebb_change;
 
@@ -30,7 +31,9 @@ typedef struct ebb_changes {
 } ebb_changes;
 
 void ebb__changes_fini(ebb_changes *changes);
+/* Of a whole tensor; of which bytes the change says. */
 ebb_status ebb__changes_add(ebb_changes *changes, ebb_change_kind kind, uint64_t at, uint32_t tensor, uint32_t tier);
+ebb_status ebb__changes_add_part(ebb_changes *changes, const ebb_change *change);
 ebb_status ebb__changes_sort(ebb_changes *changes);
 /* Add the changes of this position to a draft. Positions are asked for in ascending order, each once. */
 ebb_status ebb__changes_draft(ebb_changes *changes, uint64_t at, ebb_draft *draft);

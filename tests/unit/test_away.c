@@ -23,7 +23,7 @@ static void begin(fixture *f) {
     set_link(f->machine, EBB_HOST, 1e9, 1e9, 0);
 }
 
-static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again) {
+static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again, uint32_t n_parts) {
     assert_int_equal(ebb_program_finish(f->program), EBB_OK);
     f->input = (ebb_policy_input){.program = f->program,
                                   .machine = f->machine,
@@ -32,11 +32,11 @@ static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again) {
                                   .budget_bytes = limit_bytes,
                                   .copies_only = true};
     f->input.tier_bytes[EBB_HOST] = UINT64_MAX;
-    assert_int_equal(ebb__away_init(&f->away, &f->input, may_again), EBB_OK);
+    assert_int_equal(ebb__away_init(&f->away, &f->input, may_again, n_parts), EBB_OK);
 }
 
 static void finish(fixture *f, uint64_t limit_bytes) {
-    finish_for(f, limit_bytes, false);
+    finish_for(f, limit_bytes, false, 1);
 }
 
 static void end(fixture *f) {
@@ -235,7 +235,7 @@ static void test_again(void **state) {
     STEP(f.program, 0, 1000, {b, EBB_READ});
     STEP(f.program, 0, 1000, {a, EBB_READ});
     STEP(f.program, 0, 1000, {x, EBB_READ});
-    finish_for(&f, 110, true);
+    finish_for(&f, 110, true, 1);
     assert_true(f.away.can_again[a] && f.away.again_ns[a] == 2000);
     assert_true(f.away.can_again[x] && f.away.again_ns[x] == 1000);
     assert_false(f.away.can_again[b]); /* it has no gap */
@@ -256,6 +256,50 @@ static void test_again(void **state) {
     ebb__away_set(&f.away, gap_of(&f, x), true); /* and now the other way round */
     ebb__away_compute(&f.away, a, true);
     assert_false(ebb__away_allows(&f.away, gap_of(&f, a)));
+    end(&f);
+}
+
+/* Half of a leaves while b is there, by copies half as long; computed again, it leaves as a whole, and so does w, which
+ * is persistent. */
+static void test_parts(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t w = make_tensor(f.program, 100, true, false), a = make_tensor(f.program, 201, false, false);
+    const uint32_t b = make_tensor(f.program, 100, false, false);
+    STEP(f.program, 0, 1000, {w, EBB_READ}, {a, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_READ});
+    STEP(f.program, 0, 1000, {w, EBB_READ}, {a, EBB_READ});
+    finish_for(&f, 301, true, 2);
+    const uint32_t half = f.away.gap_of[f.away.gap_start[a]], other = f.away.gap_of[f.away.gap_start[a] + 1];
+    assert_int_equal(f.away.n_gaps, 3);
+    assert_true(f.away.gaps[gap_of(&f, w)].size_bytes == EBB_WHOLE);
+    assert_int_equal(f.away.gaps[half].begin, 0);
+    assert_int_equal(f.away.gaps[half].bytes, 100);
+    assert_int_equal(f.away.gaps[other].begin, 100);
+    assert_int_equal(f.away.gaps[other].bytes, 101);
+    ebb__away_set(&f.away, half, true);
+    assert_int_equal(f.away.tier_used[EBB_HOST], 201);
+    assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 301);
+    assert_true(ebb__away_run(&f.away) == 4200);
+    expect_draft(&f, 4200);
+    ebb__away_set(&f.away, other, true); /* where one of them would do, both are copied, and one waited for */
+    assert_int_equal(f.away.tier_used[EBB_HOST], 201);
+    assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 301);
+    assert_true(ebb__away_run(&f.away) == 4200);
+    ebb__away_set(&f.away, half, false);
+    assert_true(ebb__away_run(&f.away) == 4202);
+    expect_draft(&f, 4202);
+    ebb__away_set(&f.away, other, false);
+    assert_int_equal(f.away.tier_used[EBB_HOST], 0);
+    ebb__away_compute(&f.away, a, true);
+    ebb__away_set(&f.away, other, true);
+    assert_true(f.away.chosen[half]);
+    assert_true(ebb__away_run(&f.away) == 5000);
+    expect_draft(&f, 5000);
+    ebb__away_set(&f.away, half, false);
+    assert_false(f.away.chosen[other]);
     end(&f);
 }
 
@@ -283,15 +327,15 @@ static void test_never_again(void **state) {
     STEP(f.program, 0, 1000, {later, EBB_UPDATE}); /* it is not made once */
     STEP(f.program, 0, 1000, {changed, EBB_READ}, {later, EBB_READ});
     f.program->steps.data[6].repeat = EBB_REPEAT_NEVER;
-    finish_for(&f, 2000, true);
+    finish_for(&f, 2000, true, 1);
     for (uint32_t t = 0; t < f.program->tensors.n; t++) { assert_false(f.away.can_again[t]); }
     end(&f);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),      cmocka_unit_test(test_order_of_copies_in),
-        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier), cmocka_unit_test(test_one_gap_elsewhere),
-        cmocka_unit_test(test_again), cmocka_unit_test(test_never_again)};
+        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),       cmocka_unit_test(test_order_of_copies_in),
+        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier),  cmocka_unit_test(test_one_gap_elsewhere),
+        cmocka_unit_test(test_again), cmocka_unit_test(test_never_again), cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
