@@ -118,7 +118,7 @@ class Program:
         self._finish()
         options = _lib.PlanOptions(size_bytes=ctypes.sizeof(_lib.PlanOptions), policy=policy.encode(),
                                    budget_bytes=budget_bytes, algorithms=b"given", effort=effort, n_threads=n_threads,
-                                   no_recompute=no_recompute, slowdown=-1, margin=margin)
+                                   no_recompute=no_recompute, no_parts=True, slowdown=-1, margin=margin)
         for tier, n_bytes in (tier_bytes or {}).items():
             options.tier_bytes[tier] = n_bytes
         handle, no_fit = ctypes.c_void_p(), _lib.NoFit()
@@ -130,7 +130,7 @@ class Program:
 
 
 class Plan:
-    """actions: (kind, step or tensor, tier), in the plan's order."""
+    """actions: (kind, step or tensor, tier), in the plan's order. Tensors are copied and dropped as a whole."""
 
     def __init__(self, program, machine, handle):
         self._program, self._machine, self._handle = program, machine, handle

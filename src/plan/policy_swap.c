@@ -500,10 +500,12 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
 
 static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft) {
     const size_t n = input->is_hasty ? 1 : sizeof exchange_parts / sizeof *exchange_parts;
+    const bool may_part = input->options == NULL || !input->options->no_parts;
     double placed_ns = INFINITY;
     bool is_found = false;
     for (size_t i = 0; i < n; i++) {
-        const ebb_status st = search_from(input, i + 1, !input->copies_only, exchange_parts[i], &placed_ns, draft);
+        const uint32_t n_parts = may_part ? exchange_parts[i] : 1;
+        const ebb_status st = search_from(input, i + 1, !input->copies_only, n_parts, &placed_ns, draft);
         if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
         is_found = is_found || st == EBB_OK;
     }

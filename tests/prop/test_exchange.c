@@ -59,8 +59,10 @@ static void try_program(uint64_t seed, counts *c) {
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     set_link(m, EBB_HOST, 1e5 * (double)(1u << ebb__rng_below(&rng, 8)), 1e6, 0);
     const uint64_t floor_bytes = ebb_program_floor_bytes(p, NULL);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.no_parts = seed % 4 == 0;
     ebb_policy_input input = {
-        .program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .effort = 1, .n_threads = 1};
+        .program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .effort = 1, .n_threads = 1, .options = &options};
     input.limit_bytes = input.budget_bytes = floor_bytes + floor_bytes * (1 + ebb__rng_below(&rng, 4)) / 4;
     input.tier_bytes[EBB_HOST] = UINT64_MAX;
     assert_int_equal(ebb__draft_init(&draft, p, input.mem), EBB_OK);
@@ -74,6 +76,7 @@ static void try_program(uint64_t seed, counts *c) {
         c->n_drafts++;
         c->n_again += ebb_plan_get_summary(plan).n_recomputed_steps > 0;
         c->n_parts += has_parts(plan);
+        assert_false(options.no_parts && has_parts(plan));
         ebb_plan_destroy(free_plan);
         ebb_plan_destroy(plan);
     }
