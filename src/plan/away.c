@@ -86,8 +86,8 @@ static void add_gap(away *a, const part *p, uint32_t ready, uint32_t leave, uint
     set_tier(a, g, tier);
 }
 
-/* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. One that is both
- * persistent and kept stays between its last use and its first. */
+/* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere, and its first part
+ * counts all of it. One that is both persistent and kept stays between its last use and its first. */
 static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
     const uint32_t t = p->tensor;
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
