@@ -195,7 +195,6 @@ typedef struct ebb_plan_options {
     uint32_t effort;    /* of the policy best: rounds of its search, a few seconds each; 0: no search, but a first plan
                          * at once. Within one budget more effort never gives a slower plan */
     bool no_recompute;  /* no step is run twice. A policy that would run one again has no plan then */
-    bool no_parts;      /* copies and drops are of whole tensors, for a runtime that knows no others */
     bool as_coded;      /* policies of papers make the mistakes of their authors' code, where these are known */
     uint32_t n_threads; /* that the policy best may search with, the caller's among them; 0 is 1. The plan is the same
                          * for any number. With more than one, the memory hooks are called from several threads */
@@ -210,6 +209,7 @@ typedef struct ebb_plan_options {
         void *ctx); /* asked between parts of a search of the policy best, once it has a first plan, by the thread that
                        asked for the plan. true ends the search; the plan is the best one so far. NULL: never */
     void *stop_ctx; /* the caller's */
+    bool no_parts;  /* only whole tensors are copied and dropped, for a runtime that has no parts */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options,                                                                                         \

@@ -57,9 +57,9 @@ class Progress(Structure):
 class PlanOptions(Structure):
     _fields_ = [("size_bytes", c_size_t), ("mem", c_void_p), ("policy", c_char_p), ("budget_bytes", c_uint64),
                 ("tier_bytes", c_uint64 * MAX_TIERS), ("algorithms", c_char_p), ("granule_bytes", c_uint64),
-                ("effort", c_uint32), ("no_recompute", c_bool), ("no_parts", c_bool), ("as_coded", c_bool), ("n_threads", c_uint32),
+                ("effort", c_uint32), ("no_recompute", c_bool), ("as_coded", c_bool), ("n_threads", c_uint32),
                 ("slowdown", c_double), ("margin", c_double), ("progress", Progress),
-                ("stop", c_void_p), ("stop_ctx", c_void_p)]
+                ("stop", c_void_p), ("stop_ctx", c_void_p), ("no_parts", c_bool)]
 
 
 class NoFit(Structure):

@@ -46,7 +46,7 @@ static uint64_t copied_bytes(const away *a, const gap *g) {
     return g->size_bytes == EBB_WHOLE ? a->view.tensors[g->tensor].size_bytes : g->size_bytes;
 }
 
-static uint64_t tensor_bytes(const away *a, uint32_t t) {
+uint64_t ebb__away_tensor_bytes(const ebb_away *a, uint32_t t) {
     return rounded(a, a->view.tensors[t].size_bytes);
 }
 
@@ -70,7 +70,7 @@ typedef struct part {
 
 static void add_gap(away *a, const part *p, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
     const uint64_t none_used[EBB_MAX_TIERS] = {0};
-    const uint32_t t = p->tensor, tier = ebb__pick_tier(a->input, none_used, tensor_bytes(a, t));
+    const uint32_t t = p->tensor, tier = ebb__pick_tier(a->input, none_used, ebb__away_tensor_bytes(a, t));
     if (tier == EBB_MAX_TIERS || leave + 1 >= need || is_small(a, a->view.tensors[t].size_bytes)) { return; }
     gap *g = &a->gaps[a->n_gaps++];
     *g = (gap){.tensor = t,
@@ -94,7 +94,7 @@ static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
     const uint32_t n = (uint32_t)a->view.n_steps;
     const bool has_copy = !is_written(uses, t), is_kept = a->view.tensors[t].kept;
     const bool is_round = a->view.tensors[t].persistent;
-    const int64_t bytes = p->begin == 0 ? (int64_t)tensor_bytes(a, t) : 0;
+    const int64_t bytes = p->begin == 0 ? (int64_t)ebb__away_tensor_bytes(a, t) : 0;
     const uint32_t first_version = a->n_versions;
     uint32_t ready = 0;
     for (; use < end; use++) {
@@ -117,7 +117,7 @@ static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
     a->n_versions++;
 }
 
-/* A persistent tensor leaves as a whole: the placer knows no gaps of what goes around the end of the iteration. */
+/* A persistent tensor leaves as a whole: the placer cannot use the bytes of a part that is away across the end. */
 static uint32_t count_parts(const away *a, uint32_t t) {
     const uint64_t bytes = a->view.tensors[t].size_bytes;
     const bool is_large = bytes >= a->input->limit_bytes / LARGE && bytes / a->n_parts >= a->view.alignment;
@@ -388,7 +388,7 @@ static void add_load(away *a, uint32_t first, uint32_t end, int64_t bytes) {
 
 static void set_gap(away *a, uint32_t i, bool chosen) {
     const gap *g = &a->gaps[i];
-    const uint64_t bytes = tensor_bytes(a, g->tensor);
+    const uint64_t bytes = ebb__away_tensor_bytes(a, g->tensor);
     a->chosen[i] = chosen;
     if (!chosen) { a->n_away[g->tensor]--; }
     if (a->n_away[g->tensor] == 0 && !a->again[g->tensor]) { a->tier_used[g->tier] += chosen ? bytes : -bytes; }
@@ -412,12 +412,13 @@ void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
 bool ebb__away_has_room(const ebb_away *a, uint32_t i, uint32_t tier) {
     const gap *g = &a->gaps[i];
     const bool is_there = tier == g->tier && a->n_away[g->tensor] > 0;
-    return is_there || ebb__has_room(a->input->tier_bytes[tier], a->tier_used[tier], tensor_bytes(a, g->tensor));
+    return is_there ||
+           ebb__has_room(a->input->tier_bytes[tier], a->tier_used[tier], ebb__away_tensor_bytes(a, g->tensor));
 }
 
 void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
     const bool is_there = a->n_away[t] > 0 && !a->again[t];
-    const uint64_t bytes = is_there ? tensor_bytes(a, t) : 0;
+    const uint64_t bytes = is_there ? ebb__away_tensor_bytes(a, t) : 0;
     EBB_ASSERT(tier != EBB_DEVICE && tier < EBB_MAX_TIERS && a->tier[t] != EBB_DEVICE);
     a->tier_used[a->tier[t]] -= bytes;
     a->tier_used[tier] += bytes;
@@ -429,7 +430,7 @@ void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
 }
 
 void ebb__away_compute(ebb_away *a, uint32_t t, bool again) {
-    const uint64_t bytes = a->n_away[t] > 0 ? tensor_bytes(a, t) : 0;
+    const uint64_t bytes = a->n_away[t] > 0 ? ebb__away_tensor_bytes(a, t) : 0;
     EBB_ASSERT(a->again[t] != again && a->can_again[t]);
     a->tier_used[a->tier[t]] += again ? -bytes : bytes;
     a->again[t] = again;
@@ -596,7 +597,7 @@ static void drop_one(run *r, uint32_t tier, uint32_t step) {
     r->now_ns = fmax(r->now_ns, g->out_end_ns);
 }
 
-/* All parts of what is computed again, which follow one another. */
+/* If a tensor is computed again, all of its parts are dropped together. They follow one another. */
 static void drop_next(run *r, uint32_t tier, uint32_t step) {
     const away *a = r->a;
     const uint32_t t = a->gaps[a->leaving[r->next_drop[tier]]].tensor;
@@ -766,14 +767,24 @@ static ebb_status add_change(const away *a, ebb_changes *changes, ebb_change_kin
                                                         .kind = kind});
 }
 
+/* What is computed again, with its first part. */
+static ebb_status drop_whole(const away *a, ebb_changes *changes, const gap *g) {
+    if (g->begin > 0) { return EBB_OK; }
+    return ebb__changes_add(changes, EBB_CHANGE_DROP, a->step[g->drop], g->tensor, EBB_DEVICE);
+}
+
 /* Copies of one position are in the order of the run. */
 static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *draft) {
     for (uint32_t i = 0; i < a->n_chosen; i++) {
         const gap *out = &a->gaps[a->leaving[i]], *in = &a->gaps[a->arriving[i]];
         if (out->copies_out) { EBB_TRY(add_change(a, changes, EBB_CHANGE_OUT, out)); }
         if (!in->is_dropped) { continue; }
+        if (a->again[in->tensor]) {
+            EBB_TRY(drop_whole(a, changes, in));
+            continue;
+        }
         EBB_TRY(add_change(a, changes, EBB_CHANGE_DROP, in));
-        if (!a->again[in->tensor]) { EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in)); }
+        EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in));
         if (in->has_copy || goes_round(a, in)) { draft->home[in->tensor] = (uint8_t)in->tier; }
         if (goes_round(a, in)) { draft->resident[in->tensor] = 0; }
     }

@@ -22,8 +22,8 @@
  *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
  *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
- *      parts         each part of a large tensor that is not persistent may have gaps of its own. What is computed
- * again leaves and comes back as a whole
+ *      parts         each part of a large tensor that is not persistent may have gaps of its own. What is
+ *                    computed again leaves and comes back as a whole
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
@@ -90,7 +90,7 @@ typedef struct ebb_away {
 ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again, uint32_t n_parts);
 void ebb__away_fini(ebb_away *away);
 
-/* Choose a gap, or no longer; with it those of the other parts, if the tensor is computed again. */
+/* Choose a gap, or take it back. If its tensor is computed again, the gaps of its other parts follow. */
 void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
 
 /* Copies of a tensor go to another tier from now on, for all its gaps. */
@@ -111,6 +111,9 @@ double ebb__away_gap_ns(const ebb_away *away, const ebb_away_gap *gap);
 
 /* Whether a gap's tensor is away at a place of an iteration if it is chosen. */
 bool ebb__away_covers(const ebb_away *away, const ebb_away_gap *gap, uint32_t place);
+
+/* What a tensor takes on a tier as soon as one of its parts is there. */
+uint64_t ebb__away_tensor_bytes(const ebb_away *away, uint32_t tensor);
 
 /* Whether a tier holds a copy of a gap's tensor beside those of all that are chosen. */
 bool ebb__away_has_room(const ebb_away *away, uint32_t gap, uint32_t tier);

@@ -47,8 +47,8 @@
 #define SPREAD 2.0  /* of the logarithm of chance in scores */
 #define MAX_SETTLES 8
 
-/* In how many parts large tensors leave in each search for one draft of ebb__policy_exchange. What one search finds is
- * often not the best of several with the same number. */
+/* For one draft, ebb__policy_exchange searches this often; each search splits large tensors into this many parts.
+ * Several searches with the same number find different sets. */
 static const uint32_t exchange_parts[] = {1, 2, 4, 1, 2, 4};
 
 typedef struct search {
@@ -75,9 +75,11 @@ static bool is_over(const search *s, uint32_t place) {
 
 /* How much of a gap is left when both copies are made, per byte of it; with chance. */
 static double score(search *s, const ebb_away_gap *g, bool by_chance) {
+    const bool is_again = s->away.again[g->tensor]; /* as a whole */
+    const double bytes = (double)(is_again ? ebb__away_tensor_bytes(&s->away, g->tensor) : g->bytes);
     const double left_ns =
-        s->away.again[g->tensor] ? -s->away.again_ns[g->tensor] : ebb__away_gap_ns(&s->away, g) - g->out_ns - g->in_ns;
-    double worth = left_ns > 0 ? left_ns * (double)g->bytes : left_ns / (double)g->bytes;
+        is_again ? -s->away.again_ns[g->tensor] : ebb__away_gap_ns(&s->away, g) - g->out_ns - g->in_ns;
+    double worth = left_ns > 0 ? left_ns * bytes : left_ns / bytes;
     if (by_chance && worth > 0) { worth *= exp(SPREAD * (double)ebb__rng_normal(&s->rng)); }
     return worth;
 }
@@ -94,8 +96,9 @@ static bool has_time(const search *s, const ebb_away_gap *g, uint32_t tier) {
 static uint32_t pick_slow_tier(const search *s, const ebb_away_gap *g) {
     uint64_t used_bytes[EBB_MAX_TIERS];
     memcpy(used_bytes, s->away.tier_used, sizeof used_bytes);
+    const uint64_t bytes = ebb__away_tensor_bytes(&s->away, g->tensor);
     for (uint32_t tier = g->tier;
-         (tier = ebb__pick_next_tier(s->away.input, used_bytes, g->bytes, tier)) != EBB_MAX_TIERS;) {
+         (tier = ebb__pick_next_tier(s->away.input, used_bytes, bytes, tier)) != EBB_MAX_TIERS;) {
         if (has_time(s, g, tier)) { return tier; }
     }
     return g->tier;
@@ -112,7 +115,8 @@ static uint32_t pick_tier(const search *s, uint32_t i) {
     if (s->n_tiers == 1 || away->n_away[g->tensor] > 0) { return has_room ? g->tier : EBB_MAX_TIERS; }
     const uint32_t slow = s->is_patient ? pick_slow_tier(s, g) : g->tier;
     if (slow != g->tier) { return slow; }
-    return has_room ? g->tier : ebb__pick_tier(away->input, away->tier_used, g->bytes);
+    if (has_room) { return g->tier; }
+    return ebb__pick_tier(away->input, away->tier_used, ebb__away_tensor_bytes(away, g->tensor));
 }
 
 static void choose(search *s, uint32_t i) {

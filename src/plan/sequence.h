@@ -31,7 +31,7 @@ typedef struct ebb_changes {
 } ebb_changes;
 
 void ebb__changes_fini(ebb_changes *changes);
-/* Of a whole tensor; of which bytes the change says. */
+/* The first adds a change of a whole tensor; for the second, the change says which bytes. */
 ebb_status ebb__changes_add(ebb_changes *changes, ebb_change_kind kind, uint64_t at, uint32_t tensor, uint32_t tier);
 ebb_status ebb__changes_add_part(ebb_changes *changes, const ebb_change *change);
 ebb_status ebb__changes_sort(ebb_changes *changes);

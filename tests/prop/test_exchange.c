@@ -92,7 +92,7 @@ static void drafts_are_right(void **state) {
     for (uint64_t seed = first; seed < first + n; seed++) { try_program(seed, &c); }
     print_message("%" PRIu64 " drafts, %" PRIu64 " compute again, %" PRIu64 " with parts\n", c.n_drafts, c.n_again,
                   c.n_parts);
-    assert_true(c.n_drafts * 3 > n && c.n_again * 5 > c.n_drafts && c.n_parts * 5 > c.n_drafts);
+    assert_true(c.n_drafts * 3 > n && c.n_again * 5 > c.n_drafts && c.n_parts * 8 > c.n_drafts);
 }
 
 int main(void) {
