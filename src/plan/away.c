@@ -215,7 +215,7 @@ static void find_base(away *a, const ebb_uses *uses) {
     for (size_t t = 0; t < a->view.n_tensors; t++) {
         const uint64_t first = uses->start[t], end = uses->start[t + 1];
         if (first == end) { continue; }
-        const int64_t bytes = (int64_t)rounded(a, a->view.tensors[t].size_bytes);
+        const int64_t bytes = (int64_t)ebb__away_tensor_bytes(a, (uint32_t)t);
         a->base[a->view.tensors[t].persistent ? 0 : uses->use[first].step] += bytes;
         a->base[lasts(a, t) ? n : uses->use[end - 1].step + 1] -= bytes;
     }
@@ -767,7 +767,7 @@ static ebb_status add_change(const away *a, ebb_changes *changes, ebb_change_kin
                                                         .kind = kind});
 }
 
-/* What is computed again, with its first part. */
+/* A tensor that is computed again is dropped once, as a whole; its first part stands for all of it. */
 static ebb_status drop_whole(const away *a, ebb_changes *changes, const gap *g) {
     if (g->begin > 0) { return EBB_OK; }
     return ebb__changes_add(changes, EBB_CHANGE_DROP, a->step[g->drop], g->tensor, EBB_DEVICE);

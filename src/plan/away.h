@@ -22,8 +22,8 @@
  *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
  *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
- *      parts         each part of a large tensor that is not persistent may have gaps of its own. What is
- *                    computed again leaves and comes back as a whole
+ *      parts         a large tensor may leave in parts, each at its own time. A persistent tensor leaves as a
+ *                    whole, and so does one that is computed again
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.

@@ -82,14 +82,15 @@ ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t te
     return ebb__draft_add(draft, &action, bound);
 }
 
-/* The bytes of each tensor on the device where the circle closes. */
-static void find_resident(const ebb_draft *draft, const ebb_program_view *view, uint64_t *bytes_out) {
-    for (size_t t = 0; t < view->n_tensors; t++) {
-        bytes_out[t] = draft->resident[t] ? view->tensors[t].size_bytes : 0;
+void ebb__draft_resident(const ebb_draft *draft, const ebb_program *program, uint64_t alignment, uint64_t *bytes_out) {
+    size_t n = 0;
+    const ebb_tensor *tensors = ebb_program_tensors(program, &n);
+    for (size_t t = 0; t < n; t++) {
+        bytes_out[t] = draft->resident[t] ? ebb_align_up(tensors[t].size_bytes, alignment) : 0;
     }
     for (size_t i = 0; i < draft->absent.n; i++) {
         const ebb_part *part = &draft->absent.data[i];
-        bytes_out[part->tensor] -= part->end - part->begin;
+        bytes_out[part->tensor] -= ebb_align_up(part->end - part->begin, alignment);
     }
 }
 
@@ -98,8 +99,8 @@ bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
     uint64_t *first = ebb__calloc(draft->mem, 2 * view.n_tensors, sizeof *first), *present = first + view.n_tensors;
     bool is_valid = true;
     if (first == NULL) { return true; } /* it cannot be told */
-    find_resident(draft, &view, first);
-    find_resident(draft, &view, present);
+    ebb__draft_resident(draft, program, 1, first);
+    ebb__draft_resident(draft, program, 1, present);
     for (size_t a = 0; is_valid && a < draft->actions.n; a++) {
         const ebb_action *action = &draft->actions.data[a].action;
         if (ebb__action_computes(action)) {

@@ -59,6 +59,9 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
  * copies out first, in their old order. An action that others go before stays. Copies may not move any more. */
 ebb_status ebb__draft_reorder(ebb_draft *draft, const uint64_t *before);
 
+/* The bytes of each tensor on the device where the circle closes; those of a tensor and of a part are rounded up. */
+void ebb__draft_resident(const ebb_draft *draft, const ebb_program *program, uint64_t alignment, uint64_t *bytes_out);
+
 /* Whether its drops and copies find their tensors as they must, counted in bytes: deep. */
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program);
 

@@ -22,6 +22,7 @@ typedef struct load_tree {
 } load_tree;
 
 typedef struct mover {
+    const ebb_program *program;
     ebb_draft *draft;
     const ebb_machine *machine;
     ebb_program_view view;
@@ -79,13 +80,7 @@ static uint64_t part_bytes(const mover *m, const ebb_action *action) {
 /* Load and compute time at each position. */
 static void measure(mover *m, uint64_t *present) {
     uint64_t load = 0, time = 0;
-    for (size_t t = 0; t < m->view.n_tensors; t++) {
-        present[t] = m->draft->resident[t] ? ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment) : 0;
-    }
-    for (size_t i = 0; i < m->draft->absent.n; i++) {
-        const ebb_part *part = &m->draft->absent.data[i];
-        present[part->tensor] -= ebb_align_up(part->end - part->begin, m->view.alignment);
-    }
+    ebb__draft_resident(m->draft, m->program, m->view.alignment, present);
     for (size_t t = 0; t < m->view.n_tensors; t++) { load += present[t]; }
     for (size_t a = 0; a < m->n; a++) {
         const ebb_action *action = &m->draft->actions.data[a].action;
@@ -206,7 +201,8 @@ static ebb_status init_mover(mover *m) {
 
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
                               uint64_t limit_bytes, bool early_out, bool early_in) {
-    mover m = {.draft = draft, .machine = machine, .n = draft->actions.n, .limit_bytes = limit_bytes};
+    mover m = {
+        .draft = draft, .program = program, .machine = machine, .n = draft->actions.n, .limit_bytes = limit_bytes};
     m.view = ebb__plan_view(program);
     ebb__bump_init(&m.bump, draft->mem);
     ebb_status st = init_mover(&m);

@@ -384,6 +384,11 @@ static ebb_status take_placed(search *s, uint64_t work, ebb_draft *trial, ebb_dr
     return EBB_OK;
 }
 
+/* A search is worth fewer visits where there are few gaps; the parts of a tensor count as one. */
+static uint64_t cap_visits(const search *s, uint64_t visits) {
+    return ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts);
+}
+
 /* The limit goes down from the budget. It ends where even the estimate is no faster than what has been placed. */
 static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
     const uint64_t budget = input->budget_bytes, alignment = s->away.view.alignment;
@@ -394,7 +399,7 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
         input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
         for (uint32_t k = 0; k < n_sets && s->placed_ns > s->computing_ns; k++) {
             const uint64_t visits = i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS;
-            if (!find_set(s, ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts))) { return EBB_OK; }
+            if (!find_set(s, cap_visits(s, visits))) { return EBB_OK; }
             if (s->best_ns >= s->placed_ns) { continue; }
             is_better = true;
             EBB_TRY(take_placed(s, EBB_PLACING_QUICK, trial, draft, &bytes));
@@ -411,10 +416,7 @@ static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft 
     input->limit_bytes = input->budget_bytes / alignment * alignment;
     for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
         uint64_t bytes = 0;
-        if (!find_set(s,
-                      ebb_min_u64(i == 0 ? FIRST_VISITS : VISITS, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts))) {
-            return EBB_OK;
-        }
+        if (!find_set(s, cap_visits(s, i == 0 ? FIRST_VISITS : VISITS))) { return EBB_OK; }
         if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_SET, trial, draft, &bytes)); }
         if (bytes > input->budget_bytes) {
             waste_over(s);
