@@ -30,7 +30,6 @@
  * a policy that searches also where it is clearly the faster one.
  */
 #include "plan/maker.h"
-#include "plan/order.h"
 #include "ebb/place.h"
 
 #include <inttypes.h>
@@ -70,48 +69,11 @@
 /* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
 #define NEAR 1.1
 
-/* An order is another one if its load is lower by more than this part. */
-#define WORTH_ORDER 128
 #define UNKNOWN 0u /* no plan needs no bytes */
 
 typedef ebb_maker maker;
 
-/* ---- another order ------------------------------------------------------------------------------ */
-
-static void forget_order(maker *m) {
-    ebb__best_forget(&m->kept);
-    ebb_program_destroy(m->reordered.program);
-    ebb__free(m->mem, m->reordered.order);
-    ebb__free(m->mem, m->reordered.choice);
-    m->reordered = (ebb_reordered){0};
-    m->is_order_known = false;
-}
-
-static ebb_status turn_program(maker *m) {
-    const size_t n_steps = ebb__plan_view(m->program).n_steps;
-    EBB_TRY(ebb__program_reorder(m->program, m->reordered.order, m->mem, &m->reordered.program));
-    if (m->choice == NULL) { return EBB_OK; }
-    m->reordered.choice = ebb__alloc(m->mem, n_steps, sizeof *m->reordered.choice);
-    if (m->reordered.choice == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n_steps; i++) { m->reordered.choice[i] = m->choice[m->reordered.order[i]]; }
-    return EBB_OK;
-}
-
-static bool may_reorder(const maker *m) {
-    return m->policy->changes_order && !m->is_large && !m->is_hasty;
-}
-
-/* Look once for an order whose load is lower by more than a little. */
-static ebb_status find_order(maker *m) {
-    ebb_order_figures figures = {0};
-    if (m->is_order_known || !may_reorder(m)) { return EBB_OK; }
-    m->is_order_known = true;
-    m->reordered.order = ebb__alloc(m->mem, ebb__plan_view(m->program).n_steps, sizeof *m->reordered.order);
-    if (m->reordered.order == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(ebb__order_find(m->program, m->choice, EBB_ORDER_THOROUGH, m->mem, m->reordered.order, &figures));
-    const bool is_lower = figures.order_bytes < figures.program_bytes - figures.program_bytes / WORTH_ORDER;
-    return is_lower ? turn_program(m) : EBB_OK;
-}
+/* ---- a try ------------------------------------------------------------------------------------- */
 
 /* Draft for the reordered program, and name the steps as the program does. */
 static ebb_status draft_turned(maker *m, const ebb_policy *policy, const ebb_policy_input *input) {
@@ -125,8 +87,6 @@ static ebb_status draft_turned(maker *m, const ebb_policy *policy, const ebb_pol
     }
     return EBB_OK;
 }
-
-/* ---- a try ------------------------------------------------------------------------------------- */
 
 /* Draft and sweep. EBB_E_NO_FIT without a message: the policy finds no way within these limits. */
 static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_policy_input *input, ebb_plan **plan_out) {
@@ -724,7 +684,7 @@ ebb_status ebb__maker_fit(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_o
     const bool has_rivals = searches(m);
     m->unsearched_ns = UINT64_MAX;
     if (m->is_large) { st = measure_loss(m, nominal); }
-    if (st == EBB_OK) { st = find_order(m); }
+    if (st == EBB_OK) { st = ebb__maker_find_order(m); }
     if (st == EBB_OK) { st = (has_rivals ? ebb__contest : ebb__maker_fit_own)(m, budget_bytes, &own); }
     bool is_nominal = st == EBB_E_NO_FIT;
     if (st == EBB_OK && has_rivals) { st = is_nominal_best(m, nominal, own, &is_nominal); }
@@ -799,7 +759,7 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
 static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     ebb_plan *ordered = NULL;
     uint64_t peak_bytes = UNKNOWN;
-    EBB_TRY(find_order(m));
+    EBB_TRY(ebb__maker_find_order(m));
     const ebb_status st = make_unlimited(m, &ebb__policy_order, budget_bytes, &ordered, &peak_bytes);
     const bool is_lower = ordered != NULL && (*plan == NULL || peak_bytes < m->fitting_bytes);
     ebb_plan_destroy(is_lower ? *plan : ordered);
@@ -815,7 +775,7 @@ static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_
     if (m->policy->when_it_fits == NULL) { return EBB_OK; }
     EBB_TRY(make_unlimited(m, m->policy->when_it_fits, budget_bytes, &plan, &m->fitting_bytes));
     const bool fits = plan != NULL && m->fitting_bytes <= budget_bytes;
-    const ebb_status st = fits || !may_reorder(m) ? EBB_OK : fit_ordered(m, budget_bytes, &plan);
+    const ebb_status st = fits || !ebb__maker_may_reorder(m) ? EBB_OK : fit_ordered(m, budget_bytes, &plan);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
@@ -829,7 +789,7 @@ static ebb_status find_fitting(maker *m, uint64_t most_bytes) {
     ebb_plan *plan = NULL;
     if (m->policy->when_it_fits == NULL) { return EBB_OK; }
     ebb_status st = make_unlimited(m, m->policy->when_it_fits, most_bytes, &plan, &m->fitting_bytes);
-    if (st == EBB_OK && may_reorder(m)) { st = fit_ordered(m, most_bytes, &plan); }
+    if (st == EBB_OK && ebb__maker_may_reorder(m)) { st = fit_ordered(m, most_bytes, &plan); }
     ebb_plan_destroy(plan);
     return st;
 }
@@ -898,7 +858,7 @@ static ebb_status try_within(maker *m, ebb_plan **plan_out) {
 ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_out) {
     *bound_ns_out = ebb__computing_ns(m->program, m->machine, m->choice);
     if (m->is_large || !searches(m) || *bound_ns_out >= stop_ns) { return EBB_OK; }
-    EBB_TRY(find_order(m));
+    EBB_TRY(ebb__maker_find_order(m));
     if (m->reordered.program != NULL) { return EBB_OK; }
     return ebb__bound_choices(m->program, m->machine, m->options, m->choice, stop_ns, bound_ns_out);
 }
@@ -953,7 +913,7 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
 }
 
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
-    forget_order(m);
+    ebb__maker_forget_order(m);
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
     m->fitting_bytes = m->least_bytes = UNKNOWN;
@@ -989,7 +949,7 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
 }
 
 void ebb__maker_fini(ebb_maker *m) {
-    forget_order(m);
+    ebb__maker_forget_order(m);
     ebb__draft_fini(&m->draft);
     EBB_VEC_FINI(m->mem, &m->rungs);
     for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) {

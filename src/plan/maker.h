@@ -119,6 +119,15 @@ ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out
  * m->least_bytes, which is known, to the least that one of them needs. */
 ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 
+/* ---- another order (maker_order.c) ------------------------------------------------------------------ */
+
+/* Whether drafts for another order of steps may be made. */
+bool ebb__maker_may_reorder(const ebb_maker *m);
+/* Look once for an order whose load is lower by more than a little. */
+ebb_status ebb__maker_find_order(ebb_maker *m);
+/* The choices change: forget it, and walks that were kept. */
+void ebb__maker_forget_order(ebb_maker *m);
+
 /* ---- rungs (ladder.c) ----------------------------------------------------------------------------- */
 
 /* Begin a ladder for another policy or way; gives the one at hand, which goes back when it is over. */
