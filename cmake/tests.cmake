@@ -16,7 +16,7 @@ target_link_libraries(ebb_static PUBLIC ${EBB_LINK})
 # The tests that start threads: the target threaded_tests builds them, and the file threaded_tests of the build folder
 # has their paths, for the thread sanitizer (tools/test-suite). tests/threads.c makes a program that is missing here fail.
 set(ebb_threaded_tests
-    test_best test_best_hands test_comparison test_comparison_oom test_conformance_dry test_conformance_ref test_cuda_capture test_cuda_conformance test_cuda_conformance_own
+    test_ahead test_best test_best_hands test_comparison test_comparison_oom test_conformance_dry test_conformance_ref test_cuda_capture test_cuda_conformance test_cuda_conformance_own
     test_cuda_failures test_cuda_kernel_bits test_cuda_memory test_cuda_run_bits test_data test_device
     test_host_stream test_image_decode test_iteration_zoo test_measure test_measure_copies test_misuse test_pool test_pool_prop test_ports
     test_record test_remote test_run test_run_bits test_run_bytes test_run_tiers test_run_valid test_tier_file test_trainer test_trainer_improve

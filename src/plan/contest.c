@@ -12,8 +12,11 @@
  *      all rivals      those that only copy are not asked if a bound says that they cannot win. In a small program each
  *                      of the others plans as if it were asked alone. In a larger one it has much to beat by then, and
  *                      costs little: what is simulated to be slower is placed without care
+ *      lower budgets   of a small program: what fits there fits here
+ *
+ * In a small program, other threads make the plans that take long before they are asked for (ahead.h).
  */
-#include "plan/maker.h"
+#include "plan/ahead.h"
 
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
 /* The same below the policy's least budget, for rules whose time grows fast. */
@@ -22,7 +25,7 @@
 /* Lower budgets, of a small program. */
 #define GRID_PARTS 64u /* of a budget: their distance is 1/64 to 1/128 of it */
 #define GRID_BUDGETS 4
-#define WORTH_BELOW 1.03 /* times the bound: a plan before a search, so that effort has no say in which are asked */
+#define WORTH_BELOW 1.03 /* times the bound: a plan before a search */
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
@@ -72,14 +75,6 @@ static void end_other(ebb_maker *m, const own_state *own) {
     m->unsearched_ns = own->unsearched_ns;
 }
 
-/* A plan by a policy that is not the maker's, as when it is asked alone. */
-static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const own_state own = begin_other(m, policy);
-    const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
-    end_other(m, &own);
-    return st;
-}
-
 /* A rival's plan for a larger program, in less time: a nominal machine is asked only if there is no plan with the
  * machine's own times. */
 static ebb_status fit_in_turn(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, bool may_be_nominal,
@@ -100,6 +95,11 @@ static ebb_status fit_in_turn(ebb_maker *m, const ebb_policy *policy, uint64_t b
     return st;
 }
 
+/* A lower budget, and what no plan within it is faster than. */
+typedef struct lower_budget {
+    uint64_t bytes, bound_ns;
+} lower_budget;
+
 /* Plans made for a budget by several policies. */
 typedef struct contest {
     uint64_t budget_bytes;
@@ -109,7 +109,20 @@ typedef struct contest {
     bool is_quick;      /* only a plan that costs no time is wanted */
     uint64_t asked;     /* rivals that need not be asked again, a bit for each */
     ebb_plan *plan;     /* the fastest so far */
+    lower_budget below[GRID_BUDGETS];
+    uint32_t n_below;
+    ebb_ahead *ahead; /* plans that other threads make */
 } contest;
+
+/* A plan by a policy that is not the maker's, as when it is asked alone. */
+static ebb_status fit_alone(ebb_maker *m, const ebb_policy *policy, const contest *c, ebb_plan **plan_out) {
+    ebb_status st = EBB_OK;
+    if (ebb__ahead_take(c->ahead, policy, c->budget_bytes, &st, plan_out)) { return st; }
+    const own_state own = begin_other(m, policy);
+    st = ebb__maker_fit(m, c->budget_bytes, plan_out);
+    end_other(m, &own);
+    return st;
+}
 
 /* A plan of a rival. EBB_E_NO_FIT without a message: it has none. */
 static ebb_status fit_rival(ebb_maker *m, const ebb_policy *rival, const contest *c, ebb_plan **plan_out) {
@@ -120,19 +133,24 @@ static ebb_status fit_rival(ebb_maker *m, const ebb_policy *rival, const contest
         m->policy = own;
         return st;
     }
-    if (m->is_small) { return fit_alone(m, rival, c->budget_bytes, plan_out); }
+    if (m->is_small) { return fit_alone(m, rival, c, plan_out); }
     const bool is_beaten = rival->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
     return fit_in_turn(m, rival, c->budget_bytes, !c->is_quick && !is_beaten, plan_out);
 }
 
-/* Ask a rival, unless it only copies and cannot be as fast as time_ns, or the caller has stopped the search and there
+/* Not if a rival is for copies and there is no tier, or if it only copies and cannot be as fast as time_ns. */
+static bool may_ask(const ebb_maker *m, const ebb_policy *rival, const contest *c) {
+    const bool may_copy = m->is_small && ebb__has_tiers(m->options->tier_bytes);
+    if (rival->is_for_copies && !may_copy) { return false; }
+    return !rival->copies_only || c->copies_ns < c->time_ns;
+}
+
+/* Ask a rival, unless it cannot win, or the caller has stopped the search and there
  * is a plan. What it makes is kept if it is faster. Little work is spent on what does not beat time_ns, unless the
  * program is small; in rare cases the policy, asked alone, would go on from there to a faster plan. */
 static ebb_status ask(ebb_maker *m, const ebb_policy *rival, contest *c) {
     ebb_plan *plan = NULL;
-    const bool may_copy = m->is_small && ebb__has_tiers(m->options->tier_bytes);
-    if (rival->is_for_copies && !may_copy) { return EBB_OK; }
-    if (rival->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
+    if (!may_ask(m, rival, c)) { return EBB_OK; }
     if (c->plan != NULL && ebb__is_stopped(m->options)) { return EBB_OK; }
     const bool searches = rival->rivals != NULL; /* its first plan says little of what it finds */
     m->to_beat_ns = m->is_small || searches ? UINT64_MAX : c->time_ns;
@@ -197,7 +215,20 @@ static ebb_status ask_searching(ebb_maker *m, uint32_t n, uint32_t n_quick, cont
     return EBB_OK;
 }
 
-/* The policy itself. It does not search if a rival's plan costs no time. */
+/* Whether plans that take long are asked for that are independent of each other. */
+static bool is_thorough(const ebb_maker *m) {
+    return m->is_small && m->options->effort > 0;
+}
+
+/* The policy's plan before a search costs time: the rivals that search, and then the policy itself, unless one of them
+ * has a plan that costs none. */
+static ebb_status search_on(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c, ebb_fitted *f) {
+    EBB_TRY(ask_searching(m, n, n_quick, c));
+    m->to_beat_ns = UINT64_MAX;
+    return c->time_ns > c->free_ns ? ebb__maker_search_on(m, c->budget_bytes, f) : EBB_OK;
+}
+
+/* The policy itself. */
 static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c) {
     ebb_fitted f = {0};
     uint64_t own_ns = UINT64_MAX;
@@ -205,11 +236,7 @@ static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c
     ebb_status st = ebb__maker_fit_unsearched(m, c->budget_bytes, &f);
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st == EBB_OK) { st = ebb__maker_time(m, f.plan, &own_ns); }
-    if (st == EBB_OK && own_ns > c->free_ns) { st = ask_searching(m, n, n_quick, c); }
-    m->to_beat_ns = UINT64_MAX;
-    if (st == EBB_OK && own_ns > c->free_ns && c->time_ns > c->free_ns) {
-        st = ebb__maker_search_on(m, c->budget_bytes, &f);
-    }
+    if (st == EBB_OK && own_ns > c->free_ns) { st = search_on(m, n, n_quick, c, &f); }
     if (st != EBB_OK) {
         ebb_plan_destroy(f.plan);
         return st;
@@ -218,23 +245,69 @@ static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c
     return ebb__maker_time(m, c->plan, &c->time_ns);
 }
 
-/* A few lower budgets, from a grid that neighbouring budgets share: what was found there is a plan here, too. */
-static ebb_status ask_below(ebb_maker *m, contest *c) {
-    const uint64_t budget_bytes = c->budget_bytes, unsearched_ns = m->unsearched_ns;
-    uint64_t grid_bytes = 1, bound_ns = 0;
-    while (grid_bytes <= budget_bytes / GRID_PARTS) { grid_bytes *= 2; }
-    uint64_t at = budget_bytes / grid_bytes * grid_bytes;
-    if (at == budget_bytes) { at -= grid_bytes; }
-    for (int i = 0; i < GRID_BUDGETS && at >= m->floor_bytes; i++, at -= grid_bytes) {
-        ebb_plan_options lower = *m->options;
-        lower.budget_bytes = at;
-        EBB_TRY(ebb__bound_choices(m->program, m->machine, &lower, m->choice, c->time_ns, &bound_ns));
-        if (WORTH_BELOW * (double)bound_ns >= (double)unsearched_ns || bound_ns >= c->time_ns) { break; }
-        c->budget_bytes = at;
-        EBB_TRY(ask_own(m, 0, 0, c));
+/* The lower budgets to ask for, from a grid that neighbouring budgets share. A plan before a search has a say, so that
+ * more effort does not lead to fewer. */
+static ebb_status find_below(const ebb_maker *m, contest *c) {
+    uint64_t grid_bytes = 1;
+    if (!is_thorough(m) || m->unsearched_ns == UINT64_MAX) { return EBB_OK; }
+    while (grid_bytes <= c->budget_bytes / GRID_PARTS) { grid_bytes *= 2; }
+    uint64_t at = c->budget_bytes / grid_bytes * grid_bytes;
+    if (at == c->budget_bytes) { at -= grid_bytes; }
+    for (; c->n_below < GRID_BUDGETS && at >= m->floor_bytes; at -= grid_bytes) {
+        lower_budget *lower = &c->below[c->n_below];
+        ebb_plan_options options = *m->options;
+        options.budget_bytes = lower->bytes = at;
+        EBB_TRY(ebb__bound_choices(m->program, m->machine, &options, m->choice, c->time_ns, &lower->bound_ns));
+        if (WORTH_BELOW * (double)lower->bound_ns >= (double)m->unsearched_ns) { break; }
+        if (lower->bound_ns >= c->time_ns) { break; }
+        c->n_below++;
     }
-    c->budget_bytes = budget_bytes;
+    return EBB_OK;
+}
+
+/* What is fast is not worth a thread. */
+static bool takes_long(const ebb_policy *rival) {
+    return rival->rivals != NULL || rival->is_for_copies;
+}
+
+/* Have other threads begin what will probably be asked for: rivals that search, and the lower budgets. */
+static ebb_status begin_ahead(const ebb_maker *m, uint32_t n_rivals, contest *c) {
+    ebb_ahead_ask asks[EBB_AHEAD_MAX];
+    uint32_t n = 0;
+    if (!is_thorough(m)) { return EBB_OK; }
+    for (uint32_t i = 0; i < n_rivals && n < EBB_AHEAD_MAX - GRID_BUDGETS; i++) {
+        const ebb_policy *rival = m->policy->rivals[i];
+        if ((c->asked >> i & 1) != 0 || !takes_long(rival) || !may_ask(m, rival, c)) { continue; }
+        asks[n++] = (ebb_ahead_ask){.policy = rival, .budget_bytes = c->budget_bytes};
+    }
+    for (uint32_t i = 0; i < c->n_below; i++) {
+        asks[n++] = (ebb_ahead_ask){.policy = m->policy, .budget_bytes = c->below[i].bytes};
+    }
+    return ebb__ahead_begin(m, asks, n, &c->ahead);
+}
+
+/* The policy's plan within a lower budget. */
+static ebb_status fit_below(ebb_maker *m, uint64_t budget_bytes, const contest *c, ebb_plan **plan_out) {
+    const uint64_t unsearched_ns = m->unsearched_ns;
+    ebb_status st = EBB_OK;
+    if (ebb__ahead_take(c->ahead, m->policy, budget_bytes, &st, plan_out)) { return st; }
+    m->to_beat_ns = UINT64_MAX;
+    st = ebb__maker_fit_own(m, budget_bytes, plan_out);
     m->unsearched_ns = unsearched_ns;
+    return st;
+}
+
+/* What was found within a lower budget is a plan here, too. */
+static ebb_status ask_below(ebb_maker *m, contest *c) {
+    for (uint32_t i = 0; i < c->n_below && c->below[i].bound_ns < c->time_ns && c->time_ns > c->free_ns; i++) {
+        ebb_plan *plan = NULL;
+        if (ebb__is_stopped(m->options)) { break; }
+        const ebb_status st = fit_below(m, c->below[i].bytes, c, &plan);
+        if (st == EBB_E_NO_FIT) { continue; }
+        EBB_TRY(st);
+        EBB_TRY(keep_faster(m, &c->plan, plan));
+        EBB_TRY(ebb__maker_time(m, c->plan, &c->time_ns));
+    }
     return EBB_OK;
 }
 
@@ -246,19 +319,21 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
     if (!m->is_large) { EBB_TRY(ask_quick(m, n_quick, c)); }
     if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
     if ((double)c->time_ns > EBB_CLOSE * (double)c->free_ns) { EBB_TRY(ask_own(m, n, n_quick, c)); }
-    const bool goes_on = c->time_ns > c->free_ns && c->copies_ns > c->free_ns; /* the bound has not been found whole */
-    if (goes_on) { EBB_TRY(bound_copies(m, c)); }
+    if (c->time_ns <= c->free_ns) { return EBB_OK; }
+    if (c->copies_ns > c->free_ns) { EBB_TRY(bound_copies(m, c)); } /* it has not been found whole */
+    EBB_TRY(find_below(m, c));
+    EBB_TRY(begin_ahead(m, n, c));
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
         if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
-    const bool may_ask = m->is_small && m->options->effort > 0 && m->unsearched_ns != UINT64_MAX;
-    return may_ask && c->plan != NULL ? ask_below(m, c) : EBB_OK;
+    return ask_below(m, c);
 }
 
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     contest c = {.budget_bytes = budget_bytes, .time_ns = UINT64_MAX};
     c.free_ns = ebb__computing_ns(m->program, m->machine, m->choice);
     const ebb_status st = ask_all(m, &c);
+    ebb__ahead_end(c.ahead);
     m->to_beat_ns = UINT64_MAX;
     if (st != EBB_OK) {
         ebb_plan_destroy(c.plan);

@@ -125,6 +125,8 @@ ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **pl
 bool ebb__maker_may_reorder(const ebb_maker *m);
 /* Look once for an order whose load is lower by more than a little. */
 ebb_status ebb__maker_find_order(ebb_maker *m);
+/* What another maker with the same program and choices knows. */
+ebb_status ebb__maker_copy_order(ebb_maker *m, const ebb_maker *from);
 /* The choices change: forget it, and walks that were kept. */
 void ebb__maker_forget_order(ebb_maker *m);
 

@@ -40,3 +40,14 @@ ebb_status ebb__maker_find_order(ebb_maker *m) {
     const bool is_lower = figures.order_bytes < figures.program_bytes - figures.program_bytes / WORTH_ORDER;
     return is_lower ? turn_program(m) : EBB_OK;
 }
+
+ebb_status ebb__maker_copy_order(ebb_maker *m, const ebb_maker *from) {
+    const size_t n_steps = ebb__plan_view(m->program).n_steps;
+    EBB_ASSERT(m->program == from->program && m->choice == from->choice && !m->is_order_known);
+    m->is_order_known = from->is_order_known;
+    if (from->reordered.order == NULL) { return EBB_OK; }
+    m->reordered.order = ebb__alloc(m->mem, n_steps, sizeof *m->reordered.order);
+    if (m->reordered.order == NULL) { return EBB_E_NO_MEMORY; }
+    memcpy(m->reordered.order, from->reordered.order, n_steps * sizeof *m->reordered.order);
+    return from->reordered.program != NULL ? turn_program(m) : EBB_OK;
+}

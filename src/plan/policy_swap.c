@@ -389,6 +389,12 @@ static uint64_t cap_visits(const search *s, uint64_t visits) {
     return ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts);
 }
 
+/* Nothing is faster than what has been placed, or the caller wants no more. */
+static bool is_done(const search *s, const ebb_policy_input *input) {
+    if (s->placed_ns <= s->computing_ns) { return true; }
+    return s->placed_ns < INFINITY && ebb__is_stopped(input->options);
+}
+
 /* The limit goes down from the budget. It ends where even the estimate is no faster than what has been placed. */
 static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
     const uint64_t budget = input->budget_bytes, alignment = s->away.view.alignment;
@@ -397,7 +403,7 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
     for (uint32_t i = 0; i < N_LIMITS; i++) {
         bool is_better = false;
         input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
-        for (uint32_t k = 0; k < n_sets && s->placed_ns > s->computing_ns; k++) {
+        for (uint32_t k = 0; k < n_sets && !is_done(s, input); k++) {
             const uint64_t visits = i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS;
             if (!find_set(s, cap_visits(s, visits))) { return EBB_OK; }
             if (s->best_ns >= s->placed_ns) { continue; }
@@ -414,7 +420,7 @@ static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft 
     const uint64_t alignment = s->away.view.alignment;
     const uint32_t n_sets = input->effort > 1 ? WASTE_SETS * (input->effort - 1) : 0;
     input->limit_bytes = input->budget_bytes / alignment * alignment;
-    for (uint32_t i = 0; i < n_sets && s->placed_ns > s->computing_ns; i++) {
+    for (uint32_t i = 0; i < n_sets && !is_done(s, input); i++) {
         uint64_t bytes = 0;
         if (!find_set(s, cap_visits(s, i == 0 ? FIRST_VISITS : VISITS))) { return EBB_OK; }
         if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_SET, trial, draft, &bytes)); }
