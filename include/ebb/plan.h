@@ -179,6 +179,10 @@ typedef struct ebb_slot {
     uint64_t begin;              /* which byte of the tensor it begins with */
 } ebb_slot;
 
+/* The largest margin that a plan can be made with. Times of copies end at 2^63 ns and would all be the same there; with
+ * this margin, a copy of a terabyte at 1 GB/s takes 2^50 ns. */
+#define EBB_MAX_MARGIN 1000.0
+
 typedef struct ebb_plan_options {
     size_t size_bytes;
     const ebb_mem *mem;
@@ -203,7 +207,7 @@ typedef struct ebb_plan_options {
                            as about 15 plans. Below 0: the fastest plan */
     double margin;      /* the plan is made as if all copies took 1 + margin times as long, so that it still holds if
                            they are late, or steps early, by that much. Predictions and bounds are for the machine
-                           as it is. 0: none */
+                           as it is. 0: none; at most EBB_MAX_MARGIN */
     ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
     bool (*stop)(
         void *ctx); /* asked between parts of a search of the policy best, once it has a first plan, by the thread that
@@ -230,8 +234,8 @@ typedef struct ebb_no_fit {
  * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest", and with a
  * slowdown.
  * EBB_E_ARGUMENT: options of another version, no such policy, no such way to choose algorithms, a slowdown that is not
- * a number, or a margin that is negative or not finite. EBB_E_LIMIT: about 2^31 stays or slots, or of "fitting" 2^32
- * choices, or more. "fitting" takes as long as several plans, up to 68 (docs/algorithms.md). */
+ * a number, or a margin that is not from 0 to EBB_MAX_MARGIN. EBB_E_LIMIT: about 2^31 stays or slots, or of "fitting"
+ * 2^32 choices, or more. "fitting" takes as long as several plans, up to 68 (docs/algorithms.md). */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);

@@ -186,8 +186,9 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
                         ebb__suggest_or_list(name, algorithms_at, NULL, known));
     }
     if (isnan(options->slowdown)) { return ebb_fail(EBB_E_ARGUMENT, "a slowdown that is not a number"); }
-    if (!(options->margin >= 0 && isfinite(options->margin))) {
-        return ebb_fail(EBB_E_ARGUMENT, "a margin must be finite and not negative");
+    if (!(options->margin >= 0 && options->margin <= EBB_MAX_MARGIN)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a margin of %g%% is not from 0%% to %g%%", options->margin * 100,
+                        EBB_MAX_MARGIN * 100);
     }
     if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
     ebb_maker m;

@@ -113,4 +113,6 @@ check "without one it is not" below "$(member told_0 step_time_predicted_s)" "$(
 check "a margin costs little" below "$(member told_20 step_time_predicted_s)" "$(member late_0 step_time_predicted_s)"
 # shellcheck disable=SC2086
 complains "a margin that is none" 2 "--margin" plan resnet20 --backend dry --memory 50% --margin -3%
+complains "a margin that is too large" 2 "a margin of 1e\\+30% is not from 0% to 100000%" \
+    plan resnet20 --backend dry --memory 50% --margin 1e30%
 exit $status

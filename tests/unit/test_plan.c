@@ -7,6 +7,8 @@
 
 #include "plan/machine_priv.h"
 
+#include <math.h>
+
 static ebb_machine *make_machine(double link_bytes_per_s) {
     ebb_machine *m = NULL;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
@@ -72,6 +74,27 @@ static void test_names(void **state) {
     assert_non_null(strstr(ebb_last_error(), "lru"));
     assert_null(plan);
     ebb_plan_destroy(NULL);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+static void test_margins(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e9);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    const double bad[] = {-1, -1e-9, EBB_MAX_MARGIN * 1.001, 1e28, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        options.margin = bad[i];
+        assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_E_ARGUMENT);
+        assert_non_null(strstr(ebb_last_error(), "margin"));
+        assert_null(plan);
+    }
+    options.margin = EBB_MAX_MARGIN;
+    options.budget_bytes = 304;
+    assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+    ebb_plan_destroy(plan);
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
 }
@@ -438,12 +461,20 @@ static void test_deterministic(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),         cmocka_unit_test(test_peaks),
-                                       cmocka_unit_test(test_cheaper_way),   cmocka_unit_test(test_too_little),
-                                       cmocka_unit_test(test_persistent),    cmocka_unit_test(test_tiers),
-                                       cmocka_unit_test(test_fastest_tier),  cmocka_unit_test(test_slow_tier),
-                                       cmocka_unit_test(test_capacity),      cmocka_unit_test(test_tiers_out_of_reach),
-                                       cmocka_unit_test(test_limit_is_kept), cmocka_unit_test(test_deterministic),
-                                       cmocka_unit_test(test_large),         cmocka_unit_test(test_slow_machine)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_margins),
+                                       cmocka_unit_test(test_peaks),
+                                       cmocka_unit_test(test_cheaper_way),
+                                       cmocka_unit_test(test_too_little),
+                                       cmocka_unit_test(test_persistent),
+                                       cmocka_unit_test(test_tiers),
+                                       cmocka_unit_test(test_fastest_tier),
+                                       cmocka_unit_test(test_slow_tier),
+                                       cmocka_unit_test(test_capacity),
+                                       cmocka_unit_test(test_tiers_out_of_reach),
+                                       cmocka_unit_test(test_limit_is_kept),
+                                       cmocka_unit_test(test_deterministic),
+                                       cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_slow_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
