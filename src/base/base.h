@@ -150,6 +150,9 @@ char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 /* The first of n places that is not before what the context asks for, or n; those before come first. */
 size_t ebb__first_not_before(size_t n, bool (*is_before)(const void *ctx, size_t place), const void *ctx);
 
+/* The last of x[n], which never fall, that is at most this; 0 if none is. */
+size_t ebb__last_at_most(const double *x, size_t n, double most);
+
 /* Reorder idx[n] so that key[idx[0]] <= key[idx[1]] <= ...; equal keys keep their order. Linear in n. */
 ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key);
 

@@ -25,6 +25,15 @@ size_t ebb__first_not_before(size_t n, bool (*is_before)(const void *ctx, size_t
     return low;
 }
 
+size_t ebb__last_at_most(const double *x, size_t n, double most) {
+    size_t low = 0;
+    for (size_t high = n; high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        *(x[middle] <= most ? &low : &high) = middle;
+    }
+    return low;
+}
+
 static void count_to_starts(size_t *count) {
     size_t start = 0;
     for (size_t d = 0; d < N_DIGITS; d++) {

@@ -498,20 +498,6 @@ uint32_t ebb__away_peak(const ebb_away *a) {
 
 /* ---- copies in ---------------------------------------------------------------------------------- */
 
-/* The last step that begins at this time or before it, up to `end`; 0: all begin after it. */
-static uint32_t step_at(const away *a, double time_ns, uint32_t end) {
-    uint32_t low = 0;
-    for (uint32_t high = end + 1; high - low > 1;) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (a->meant_ns[middle] <= time_ns) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* From the last to the first, each as late as it and those after it allow, and then where there is room until it is
  * needed. That of a gap across the end comes within the next iteration. */
 static void time_copies_in(away *a) {
@@ -526,7 +512,7 @@ static void time_copies_in(away *a) {
         }
         const uint32_t need = due(a, g), earliest = goes_round(a, g) ? 0 : g->leave + 1;
         is_free[g->tier] = fmin(is_free[g->tier], a->meant_ns[need]) - g->in_ns;
-        uint32_t in = step_at(a, is_free[g->tier], need);
+        uint32_t in = (uint32_t)ebb__last_at_most(a->meant_ns, need + 1, is_free[g->tier]);
         in = in > earliest ? in : earliest;
         uint32_t first = need;
         while (first > in && a->load[first - 1] + (int64_t)g->bytes <= (int64_t)a->input->limit_bytes) { first--; }

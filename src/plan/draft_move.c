@@ -11,6 +11,8 @@
  */
 #include "plan/plan_priv.h"
 
+#include <math.h>
+
 /* Sums are kept where they cover a whole node; high: the most below the node, the node's own sum included. */
 typedef struct load_node {
     uint64_t high, sum;
@@ -31,7 +33,7 @@ typedef struct mover {
     ebb_bump bump;
     load_tree tree;
     uint64_t *load;   /* [n] */
-    uint64_t *time;   /* [n + 1]: compute time before each action */
+    double *time_ns;  /* [n + 1]: of computing, before each action */
     uint64_t *before; /* [n]: the action before which each goes; its own index if it stays */
 } mover;
 
@@ -79,13 +81,14 @@ static uint64_t part_bytes(const mover *m, const ebb_action *action) {
 
 /* Load and compute time at each position. */
 static void measure(mover *m, uint64_t *present) {
-    uint64_t load = 0, time = 0;
+    uint64_t load = 0;
+    double time_ns = 0;
     ebb__draft_resident(m->draft, m->program, m->view.alignment, present);
     for (size_t t = 0; t < m->view.n_tensors; t++) { load += present[t]; }
     for (size_t a = 0; a < m->n; a++) {
         const ebb_action *action = &m->draft->actions.data[a].action;
         uint64_t also = 0; /* there during the action only */
-        m->time[a] = time;
+        m->time_ns[a] = time_ns;
         m->before[a] = a;
         if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
             const uint64_t bytes = part_bytes(m, action);
@@ -104,37 +107,22 @@ static void measure(mover *m, uint64_t *present) {
                 present[t] = bytes;
             }
             also = ebb_align_up(choice->scratch_bytes, m->view.alignment);
-            time = ebb__add_ns(time, ebb_machine_step_time_ns(m->machine, choice));
+            time_ns += (double)ebb_machine_step_time_ns(m->machine, choice);
         }
         m->load[a] = load + also;
     }
-    m->time[m->n] = time;
+    m->time_ns[m->n] = time_ns;
 }
 
-/* The last position up to a whose time is not after this; 0 if none exists. */
-static size_t find_time(const mover *m, uint64_t time, size_t a) {
-    size_t low = 0;
-    for (size_t high = a + 1; high - low > 1;) {
-        const size_t middle = low + (high - low) / 2;
-        if (m->time[middle] <= time) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static void move_in(mover *m, size_t a, uint64_t engine_free[EBB_MAX_ENGINES]) {
+static void move_in(mover *m, size_t a, double engine_free_ns[EBB_MAX_ENGINES]) {
     const ebb_draft_action *in = &m->draft->actions.data[a];
-    uint64_t *is_free = &engine_free[ebb__topology_engine_of(ebb_machine_topology(m->machine), &in->action)];
+    double *free_ns = &engine_free_ns[ebb__topology_engine_of(ebb_machine_topology(m->machine), &in->action)];
     const uint64_t bytes = part_bytes(m, &in->action);
-    const uint64_t takes = ebb_machine_copy_time_ns(m->machine, in->action.tier, EBB_DEVICE, bytes);
-    uint64_t deadline = ebb_min_u64(m->time[a], *is_free);
-    uint64_t begin = deadline > takes ? deadline - takes : 0;
-    EBB_ASSERT(begin <= *is_free && begin <= m->time[a]);
-    *is_free = begin;
-    const size_t reach = find_time(m, begin, a);
+    const double takes_ns = (double)ebb_machine_copy_time_ns(m->machine, in->action.tier, EBB_DEVICE, bytes);
+    const double begin_ns = fmax(fmin(m->time_ns[a], *free_ns) - takes_ns, 0);
+    EBB_ASSERT(begin_ns <= *free_ns && begin_ns <= m->time_ns[a]);
+    *free_ns = begin_ns;
+    const size_t reach = ebb__last_at_most(m->time_ns, a + 1, begin_ns);
     if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
     uint64_t range[2] = {ebb_max_u64(reach, in->bound), a};
     if (range[0] >= range[1]) { return; }
@@ -188,10 +176,10 @@ static ebb_status init_mover(mover *m) {
     for (m->tree.n_leaves = 1; m->tree.n_leaves < n;) { m->tree.n_leaves *= 2; }
     m->tree.node = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.node);
     m->load = ebb__bump_alloc(&m->bump, n, sizeof *m->load);
-    m->time = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time);
+    m->time_ns = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time_ns);
     m->before = ebb__bump_alloc(&m->bump, n, sizeof *m->before);
     uint64_t *present = ebb__bump_alloc(&m->bump, m->view.n_tensors, sizeof *present);
-    if (m->tree.node == NULL || m->load == NULL || m->time == NULL || m->before == NULL || present == NULL) {
+    if (m->tree.node == NULL || m->load == NULL || m->time_ns == NULL || m->before == NULL || present == NULL) {
         return EBB_E_NO_MEMORY;
     }
     measure(m, present);
@@ -206,11 +194,11 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
     m.view = ebb__plan_view(program);
     ebb__bump_init(&m.bump, draft->mem);
     ebb_status st = init_mover(&m);
-    uint64_t engine_free[EBB_MAX_ENGINES];
-    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { engine_free[e] = UINT64_MAX; }
+    double engine_free_ns[EBB_MAX_ENGINES];
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { engine_free_ns[e] = INFINITY; }
     for (size_t a = m.n; st == EBB_OK && a-- > 0;) {
         const ebb_draft_action *action = &draft->actions.data[a];
-        if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, engine_free); }
+        if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, engine_free_ns); }
         bool moves = action->action.kind == EBB_ACT_OUT && early_out && action->bound != EBB_DRAFT_FIXED;
         if (moves && action->bound < a) { m.before[a] = action->bound; }
         EBB_ASSERT(m.before[a] <= a && (m.before[a] == a || action->bound <= m.before[a]));

@@ -88,8 +88,20 @@ static void test_finds_first(void **state) {
     }
 }
 
+static void test_finds_last(void **state) {
+    (void)state;
+    static const double x[] = {1, 3, 3, 3, 4, 7, 7, 9};
+    for (size_t n = 0; n <= sizeof x / sizeof x[0]; n++) {
+        for (double most = 0; most < 11; most++) {
+            size_t last = 0;
+            while (last + 1 < n && x[last + 1] <= most) { last++; }
+            assert_int_equal(ebb__last_at_most(x, n, most), last);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorts), cmocka_unit_test(test_sorts_items),
-                                       cmocka_unit_test(test_finds_first)};
+                                       cmocka_unit_test(test_finds_first), cmocka_unit_test(test_finds_last)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
