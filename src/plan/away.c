@@ -515,7 +515,7 @@ static void time_copies_in(away *a) {
         uint32_t in = (uint32_t)ebb__last_at_most(a->meant_ns, need + 1, is_free[g->tier]);
         in = in > earliest ? in : earliest;
         uint32_t first = need;
-        while (first > in && a->load[first - 1] + (int64_t)g->bytes <= (int64_t)a->input->limit_bytes) { first--; }
+        while (first > in && a->load[first - 1] + (int64_t)g->bytes <= ebb__away_limit(a)) { first--; }
         g->in = first;
         add_load(a, first, need, (int64_t)g->bytes);
     }
@@ -596,7 +596,7 @@ static void drop_next(run *r, uint32_t tier, uint32_t step) {
 
 /* Drop tensors until these bytes fit beside what is on the device at a step. */
 static void make_room(run *r, uint32_t step, int64_t bytes) {
-    const int64_t limit = (int64_t)r->a->input->limit_bytes;
+    const int64_t limit = ebb__away_limit(r->a);
     while (r->a->base[step] - r->absent + bytes > limit) {
         const uint32_t tier = first_tier(r);
         if (tier == EBB_MAX_TIERS) { break; }

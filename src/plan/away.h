@@ -106,6 +106,11 @@ bool ebb__away_allows(const ebb_away *away, uint32_t gap);
  * this counts the bytes of tiers: ebb__away_has_room and ebb__away_is_over do not. */
 void ebb__away_send(ebb_away *away, uint32_t gap, uint32_t tier);
 
+/* What a load must keep within, as loads are counted. */
+static inline int64_t ebb__away_limit(const ebb_away *away) {
+    return (int64_t)ebb_min_u64(away->input->limit_bytes, INT64_MAX);
+}
+
 /* How long a gap takes if nothing waits. */
 double ebb__away_gap_ns(const ebb_away *away, const ebb_away_gap *gap);
 

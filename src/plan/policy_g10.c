@@ -117,7 +117,7 @@ static void book(const g10 *g, double *free_ns, uint32_t p, uint32_t end, double
 static void note_over(g10 *g) {
     g->over_ns[0] = 0;
     for (uint32_t p = 0; p < g->n; p++) {
-        const bool is_over = g->load[p] > (int64_t)g->away.input->limit_bytes;
+        const bool is_over = g->load[p] > ebb__away_limit(&g->away);
         g->over_ns[p + 1] = g->over_ns[p] + (is_over ? g->away.begin_ns[p + 1] - g->away.begin_ns[p] : 0);
     }
 }
@@ -332,7 +332,7 @@ static void tell_hidden(g10 *g) {
 }
 
 static ebb_status choose(g10 *g, ebb_draft *draft) {
-    const int64_t limit = (int64_t)ebb_min_u64(g->away.input->limit_bytes, INT64_MAX);
+    const int64_t limit = ebb__away_limit(&g->away);
     copy_always(&g->away);
     EBB_TRY(set_up(g));
     choose_hidden(g);
