@@ -190,12 +190,26 @@ static bool is_made_once(const away *a, const ebb_uses *uses, uint32_t t) {
 }
 
 /* Before gaps are sorted: those of a tensor follow one another, and are by steps. */
-static void find_again(away *a, const ebb_uses *uses) {
+static ebb_status find_again(away *a, const ebb_uses *uses) {
+    const size_t n = a->view.n_tensors + 1, n_accesses = a->view.n_accesses + 1;
     uint32_t n_reads = 0;
+    a->can_again = ebb__bump_alloc(&a->bump, n, sizeof *a->can_again);
+    a->again_ns = ebb__bump_alloc(&a->bump, n, sizeof *a->again_ns);
+    a->read_start = ebb__bump_alloc(&a->bump, n, sizeof *a->read_start);
+    a->make_start = ebb__bump_alloc(&a->bump, n, sizeof *a->make_start);
+    a->reads = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->reads);
+    a->makes = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->makes);
+    a->gap_of = ebb__bump_alloc(&a->bump, a->n_gaps + 1, sizeof *a->gap_of);
+    if (a->can_again == NULL || a->again_ns == NULL || a->read_start == NULL || a->make_start == NULL ||
+        a->reads == NULL || a->makes == NULL || a->gap_of == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    memset(a->again_ns, 0, n * sizeof *a->again_ns);
+    memset(a->make_start, 0, n * sizeof *a->make_start);
     for (uint32_t t = 0; t < a->view.n_tensors; t++) {
         a->read_start[t] = n_reads;
-        a->can_again[t] = a->may_again && a->gap_start[t] < a->gap_start[t + 1] && is_made_once(a, uses, t) &&
-                          add_reads(a, uses, t, &n_reads);
+        a->can_again[t] =
+            a->gap_start[t] < a->gap_start[t + 1] && is_made_once(a, uses, t) && add_reads(a, uses, t, &n_reads);
     }
     a->read_start[a->view.n_tensors] = n_reads;
     for (uint32_t i = 0; i < n_reads; i++) { a->make_start[a->reads[i] + 1]++; }
@@ -207,6 +221,7 @@ static void find_again(away *a, const ebb_uses *uses) {
     }
     memmove(a->make_start, a->make_start + 1, a->view.n_tensors * sizeof *a->make_start);
     a->make_start[a->view.n_tensors] = n_reads;
+    return EBB_OK;
 }
 
 /* Bytes of all tensors that live, and scratch; first as changes. */
@@ -303,28 +318,6 @@ static void index_gaps(away *a) {
     memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
 }
 
-static ebb_status init_again(away *a) {
-    const size_t n = a->view.n_tensors + 1, n_accesses = a->view.n_accesses + 1;
-    a->can_again = ebb__bump_alloc(&a->bump, n, sizeof *a->can_again);
-    a->again = ebb__bump_alloc(&a->bump, n, sizeof *a->again);
-    a->again_ns = ebb__bump_alloc(&a->bump, n, sizeof *a->again_ns);
-    a->read_start = ebb__bump_alloc(&a->bump, n, sizeof *a->read_start);
-    a->make_start = ebb__bump_alloc(&a->bump, n, sizeof *a->make_start);
-    a->gap_start = ebb__bump_alloc(&a->bump, n, sizeof *a->gap_start);
-    a->reads = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->reads);
-    a->makes = ebb__bump_alloc(&a->bump, n_accesses, sizeof *a->makes);
-    a->gap_of = ebb__bump_alloc(&a->bump, a->n_parts * n_accesses, sizeof *a->gap_of);
-    if (a->can_again == NULL || a->again == NULL || a->again_ns == NULL || a->read_start == NULL ||
-        a->make_start == NULL || a->gap_start == NULL || a->reads == NULL || a->makes == NULL || a->gap_of == NULL) {
-        return EBB_E_NO_MEMORY;
-    }
-    memset(a->can_again, 0, n * sizeof *a->can_again);
-    memset(a->again, 0, n * sizeof *a->again);
-    memset(a->again_ns, 0, n * sizeof *a->again_ns);
-    memset(a->make_start, 0, n * sizeof *a->make_start);
-    return EBB_OK;
-}
-
 ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again, uint32_t n_parts) {
     ebb_uses uses;
     *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again, .n_parts = n_parts};
@@ -344,31 +337,34 @@ ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_a
     a->arriving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->arriving);
     a->returning = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->returning);
     a->leaving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->leaving);
+    a->gap_start = ebb__bump_alloc(&a->bump, a->view.n_tensors + 1, sizeof *a->gap_start);
+    a->again = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->again);
     a->n_away = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->n_away);
     a->tier = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->tier);
     a->has_out = ebb__bump_alloc(&a->bump, n_parts * (a->view.n_accesses + a->view.n_tensors) + 1, sizeof *a->has_out);
     if (a->step == NULL || a->begin_ns == NULL || a->meant_ns == NULL || a->run_ns == NULL || a->base == NULL ||
         a->load == NULL || a->gaps == NULL || a->chosen == NULL || a->by_need == NULL || a->arriving == NULL ||
-        a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL || a->tier == NULL) {
+        a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL || a->tier == NULL ||
+        a->gap_start == NULL || a->again == NULL) {
         return EBB_E_NO_MEMORY;
     }
     memset(a->base, 0, (n + 1) * sizeof *a->base);
     memset(a->chosen, 0, n_gaps * sizeof *a->chosen);
+    memset(a->again, 0, a->view.n_tensors * sizeof *a->again);
     memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
     memset(a->tier, EBB_DEVICE, a->view.n_tensors * sizeof *a->tier);
-    EBB_TRY(init_again(a));
     find_base(a, &uses);
     for (uint32_t t = 0; t < a->view.n_tensors; t++) {
         a->gap_start[t] = a->n_gaps;
         add_all_gaps(a, &uses, t);
     }
     a->gap_start[a->view.n_tensors] = a->n_gaps;
-    find_again(a, &uses);
+    if (may_again) { EBB_TRY(find_again(a, &uses)); }
     EBB_TRY(find_places(a));
     memcpy(a->load, a->base, a->n * sizeof *a->load);
     memcpy(a->meant_ns, a->begin_ns, (a->n + 1) * sizeof *a->meant_ns);
     EBB_TRY(sort_gaps(a));
-    index_gaps(a);
+    if (may_again) { index_gaps(a); }
     return EBB_OK;
 }
 
@@ -431,7 +427,7 @@ void ebb__away_move(ebb_away *a, uint32_t t, uint32_t tier) {
 
 void ebb__away_compute(ebb_away *a, uint32_t t, bool again) {
     const uint64_t bytes = a->n_away[t] > 0 ? ebb__away_tensor_bytes(a, t) : 0;
-    EBB_ASSERT(a->again[t] != again && a->can_again[t]);
+    EBB_ASSERT(a->may_again && a->can_again[t] && a->again[t] != again);
     a->tier_used[a->tier[t]] += again ? -bytes : bytes;
     a->again[t] = again;
 }

@@ -69,11 +69,14 @@ typedef struct ebb_away {
     uint32_t n_gaps;
     bool *chosen;                             /* [n_gaps] */
     uint32_t n_parts;                         /* of a large tensor; 1: it leaves as a whole */
-    bool may_again, *can_again, *again;       /* [n_tensors]: may be computed again where a gap ends, and is */
+    bool *again;                              /* [n_tensors]: is computed again where a gap ends */
+    uint32_t *gap_start;                      /* [n_tensors + 1]: where the gaps of each begin in gap_of */
+    bool may_again;                           /* tensors may be computed again; else the next seven are NULL */
+    bool *can_again;                          /* [n_tensors] */
     double *again_ns;                         /* [n_tensors] */
+    uint32_t *gap_of;                         /* [n_gaps]: by tensor */
     uint32_t *reads, *read_start;             /* what its steps read: read_start[t] .. read_start[t + 1] */
     uint32_t *makes, *make_start;             /* the other way round */
-    uint32_t *gap_of, *gap_start;             /* the gaps of a tensor, likewise */
     uint32_t *by_need;                        /* [n_gaps]: from the first to be needed within an iteration */
     uint32_t *leaving, *returning, *arriving; /* [n_gaps]: of a run: the chosen ones by leave, by need, by in */
     bool *has_out;                            /* [n_versions]: of a run */
