@@ -2,8 +2,8 @@
  *
  * The time that a draft takes, before it is placed: a quick stand-in for the simulator (simulate.c), which needs
  * places. The device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out
- * has ended. The actions are gone through once, in order, with a clock of each engine. What copies slow computing is
- * added at the end, as if all of them went on while something is computed.
+ * has ended. Tensors are there or absent as a whole. The actions are gone through once, in order, with a clock of each
+ * engine. What copies slow computing is added at the end, as if all of them went on while something is computed.
  *
  * The same run says where the bytes of each drop are free, and a draft can be changed so that it drops them only there
  * (ebb__best_settle).
@@ -126,6 +126,7 @@ static void copy(timing *x, const ebb_action *action) {
 }
 
 static void drop(timing *x, uint32_t t) {
+    EBB_ASSERT(x->tensor[t].present && x->load >= rounded(x, t));
     x->load -= rounded(x, t);
     x->tensor[t].present = false;
     if (x->tensor[t].copied_ns <= x->engine_ns[EBB_COMPUTE]) { return; }
@@ -135,6 +136,7 @@ static void drop(timing *x, uint32_t t) {
 }
 
 static double run(timing *x) {
+    EBB_ASSERT(x->draft->absent.n == 0);
     for (uint32_t t = 0; t < x->view.n_tensors; t++) {
         x->tensor[t] = (content){.present = x->draft->resident[t] != 0};
         if (x->tensor[t].present) { x->load += rounded(x, t); }
@@ -142,6 +144,7 @@ static double run(timing *x) {
     for (size_t a = 0; a < x->draft->actions.n; a++) {
         const ebb_action *action = &x->draft->actions.data[a].action;
         x->at = a;
+        EBB_ASSERT(ebb__action_computes(action) || action->size_bytes == EBB_WHOLE);
         switch (action->kind) {
         case EBB_ACT_RUN:
         case EBB_ACT_AGAIN: compute(x, action); break;
