@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-#define UNUSED 512u /* of the budget: a part that no lane uses */
-
 typedef ebb_best_lane lane;
 
 ebb_status ebb__best_lanes_copy(const ebb_best_lane *from, ebb_draft *draft) {
@@ -28,7 +26,7 @@ ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *i
     lanes->own.kept = NULL;
     if (ebb__has_tiers(input->tier_bytes)) {
         const uint64_t budget_bytes = ebb_min_u64(input->budget_bytes, INT64_MAX);
-        lanes->own.limit_bytes = ebb_max_u64(input->limit_bytes, budget_bytes - budget_bytes / UNUSED);
+        lanes->own.limit_bytes = ebb_max_u64(input->limit_bytes, ebb__draft_full_load(budget_bytes));
     }
     ebb__bump_init(&lanes->bump, input->mem);
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {

@@ -50,6 +50,11 @@ ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t b
 ebb_status ebb__draft_step(ebb_draft *draft, ebb_action_kind kind, uint32_t step, uint32_t choice);
 ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t tensor, uint32_t tier, uint64_t bound);
 
+/* A load that fills a budget but for what placing wastes at its best. */
+static inline uint64_t ebb__draft_full_load(uint64_t budget_bytes) {
+    return budget_bytes - budget_bytes / 512;
+}
+
 /* Move copies out up to their bounds (early_out), copies in up as far as the machine's times ask for and
  * limit_bytes allows (early_in). Nothing else changes places. */
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,

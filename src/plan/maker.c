@@ -423,7 +423,7 @@ static uint64_t own_work(const maker *m) {
 /* A large program is tried few times, so its first limit is what fills the budget if the placer loses as much as it did
  * of the nominal machine's plan. */
 static uint64_t first_limit(const maker *m, uint64_t budget_bytes) {
-    if (is_thrifty(m)) { return budget_bytes - budget_bytes / 512; }
+    if (is_thrifty(m)) { return ebb__draft_full_load(budget_bytes); }
     return ebb_min_u64(ebb__load_limit(budget_bytes), (uint64_t)((double)budget_bytes / m->loss * (127.0 / 128)));
 }
 
