@@ -161,7 +161,6 @@ typedef struct sweep {
     piece *pieces;
     EBB_VEC(filled) filled; /* beside the plan's slots */
     EBB_VEC(early_read) early;
-    EBB_VEC(ebb_slot) always;  /* slots that nothing fills */
     uint64_t *slot, *early_of; /* [n_tensors]: the latest of either, or NONE */
 } sweep;
 
@@ -356,14 +355,13 @@ static ebb_status fill_slot(sweep *s, const ebb_action *action, uint32_t tier, u
     return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
 }
 
-/* Something is always there on a tier: all of the tensor. */
+/* Something is always there on a tier: all of the tensor. Slots that nothing fills come after those that are filled. */
 static ebb_status keep_always(sweep *s, uint32_t t, uint32_t tier) {
     const ebb_slot slot = {.tensor = t, .tier = tier, .size_bytes = s->view.tensors[t].size_bytes};
-    for (size_t i = 0; i < s->always.n; i++) {
-        if (s->always.data[s->always.n - 1 - i].tensor != t) { break; }
-        if (s->always.data[s->always.n - 1 - i].tier == tier) { return EBB_OK; }
+    for (size_t i = s->plan->slots.n; i-- > s->filled.n && s->plan->slots.data[i].tensor == t;) {
+        if (s->plan->slots.data[i].tier == tier) { return EBB_OK; }
     }
-    return EBB_PUSH(s->plan->mem, &s->always, slot);
+    return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
 }
 
 /* Until when an open slot is read in the next iteration; NONE: it is not. */
@@ -459,55 +457,7 @@ static ebb_status sweep_action(sweep *s, const ebb_action *action, uint64_t at) 
     }
 }
 
-/* ---- what begins at one action, by tensor ------------------------------------------------------ */
-
-#define MAX_INSERTED 32u
-
-static uint64_t tensor_of(const void *stay) {
-    return ((const ebb_stay *)stay)->tensor;
-}
-
-static uint64_t begin_of(const void *stay) {
-    return ((const ebb_stay *)stay)->begin;
-}
-
-/* Stays that begin at one action, by tensor, then begin. */
-static ebb_status sort_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
-    if (n > MAX_INSERTED) { /* sorting keeps the order of equal ones */
-        EBB_TRY(ebb__sort_items(mem, stays, n, sizeof *stays, begin_of));
-        return ebb__sort_items(mem, stays, n, sizeof *stays, tensor_of);
-    }
-    for (size_t i = 1; i < n; i++) {
-        const ebb_stay stay = stays[i];
-        size_t at = i;
-        for (; at > 0; at--) {
-            const ebb_stay *before = &stays[at - 1];
-            if (!ebb__comes_after(0, before->tensor, before->begin, 0, stay.tensor, stay.begin)) { break; }
-            stays[at] = *before;
-        }
-        stays[at] = stay;
-    }
-    return EBB_OK;
-}
-
-/* An action fills at most one slot, and only the first finds others before it, those that are always there. */
-static ebb_status add_always(sweep *s) {
-    ebb_plan *plan = s->plan;
-    const size_t n = s->always.n;
-    if (n == 0) { return EBB_OK; }
-    EBB_TRY(EBB_RESERVE(plan->mem, &plan->slots, n));
-    memmove(plan->slots.data + n, plan->slots.data, plan->slots.n * sizeof *plan->slots.data);
-    memcpy(plan->slots.data, s->always.data, n * sizeof *plan->slots.data);
-    plan->slots.n += n;
-    if (plan->slots.n == n || plan->slots.data[n].first != 0) { return EBB_OK; }
-    const ebb_slot slot = plan->slots.data[n];
-    size_t at = n;
-    for (; at > 0 && plan->slots.data[at - 1].tensor > slot.tensor; at--) {
-        plan->slots.data[at] = plan->slots.data[at - 1];
-    }
-    plan->slots.data[at] = slot;
-    return EBB_OK;
-}
+/* ---- in order ----------------------------------------------------------------------------------- */
 
 static bool is_in_order(const ebb_plan *plan) {
     for (size_t i = 1; i < plan->stays.n; i++) {
@@ -540,11 +490,7 @@ static void join_stays(ebb_plan *plan) {
 }
 
 static ebb_status put_in_order(ebb_plan *plan) {
-    ebb_stay *stays = plan->stays.data;
-    for (size_t i = 0, end = 0; i < plan->stays.n; i = end) {
-        for (end = i + 1; end < plan->stays.n && stays[end].first == stays[i].first; end++) {}
-        if (end - i > 1) { EBB_TRY(sort_stays(plan->mem, &stays[i], end - i)); }
-    }
+    EBB_TRY(ebb__plan_sort_pieces(plan));
     join_stays(plan);
     const bool is_sound = EBB_DEBUG < 2 || is_in_order(plan);
     EBB_ASSERT(is_sound);
@@ -576,7 +522,6 @@ static ebb_status sweep_actions(sweep *s) {
     EBB_ASSERT(plan->actions.n == s->draft->actions.n && plan->slots.n <= plan->actions.n);
     for (uint64_t p = 0; p < s->first_piece[s->view.n_tensors]; p++) { close_piece(s, &s->pieces[p]); }
     for (uint32_t t = 0; t < s->view.n_tensors; t++) { EBB_TRY(close_slots(s, t)); }
-    EBB_TRY(add_always(s));
     return put_in_order(plan);
 }
 
@@ -586,7 +531,6 @@ ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program
     ebb_status st = sweep_actions(&s);
     EBB_VEC_FINI(plan->mem, &s.filled);
     EBB_VEC_FINI(plan->mem, &s.early);
-    EBB_VEC_FINI(plan->mem, &s.always);
     ebb__bump_fini(&s.bump);
     return st;
 }
