@@ -20,7 +20,9 @@
 #define MAX_WORK ((uint64_t)1 << 22) /* actions of all trials together */
 #define MAX_PASSES 3
 #define MAX_ON_WAY 64u /* steps that a copy may pass */
-#define N_PLACES 5u    /* of a copy: not held; held where it is; before one of the next steps bound by arithmetic */
+#define MAX_LOOKS                                                                                                      \
+    4096u           /* actions, and tensors of their steps, that are looked at for a copy: few steps may have many */
+#define N_PLACES 5u /* of a copy: not held; held where it is; before one of the next steps bound by arithmetic */
 
 typedef struct held_copy {
     uint64_t at;               /* its action */
@@ -87,11 +89,14 @@ static bool is_arithmetic(const holder *h, const ebb_action *action) {
 static void find_places(const holder *h, held_copy *c) {
     const ebb_action *actions = h->plan->actions.data, *copy = &actions[c->at];
     uint32_t n_passed = 0;
+    uint64_t n_looks = 0;
     c->before[0] = c->before[1] = c->at;
     c->n_places = 2;
     for (uint64_t x = c->at + 1; x < h->plan->actions.n && c->n_places < N_PLACES && n_passed < MAX_ON_WAY; x++) {
         const ebb_action *action = &actions[x];
         const bool computes = ebb__action_computes(action);
+        n_looks += computes ? 1 + h->view.steps[action->target].n_accesses : 1;
+        if (n_looks > MAX_LOOKS) { return; }
         if (computes && n_passed > 0 && is_arithmetic(h, action)) { c->before[c->n_places++] = x; }
         if (action->kind == EBB_ACT_MOVE || bars_tensor(h, copy, action) || bars_slot(h, c, x)) { return; }
         n_passed += computes;
