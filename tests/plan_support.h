@@ -85,6 +85,16 @@ static inline void set_link(ebb_machine *machine, uint32_t tier, double out_per_
     assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
 }
 
+/* A machine whose steps take as many ns as they have flops or bytes of traffic. Copies are as fast as is said to and
+ * from one tier. */
+static inline ebb_machine *make_plain_machine(uint32_t tier, double out_per_s, double in_per_s) {
+    ebb_machine *machine = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    ebb_machine_set_rates(machine, 1e9, 1e9, 0);
+    set_link(machine, tier, out_per_s, in_per_s, 0);
+    return machine;
+}
+
 static inline uint64_t random_size(ebb_rng *rng) {
     return 1 + ebb__rng_below(rng, ebb__rng_below(rng, 4) == 0 ? 600 : 200);
 }

@@ -113,7 +113,6 @@ static void by_chance(void **state) {
 static void goes_beside_arithmetic(void **state) {
     (void)state;
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_plan *plan = NULL;
     ebb_link link;
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
@@ -130,9 +129,7 @@ static void goes_beside_arithmetic(void **state) {
     p->choices.data[1].traffic_bytes = 200;
     p->choices.data[1].time_ns = 200;
     assert_int_equal(ebb_program_finish(p), EBB_OK);
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e9, 1e9);
     assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
     link.work_rate[EBB_STEP_TRAFFIC] = 0.01;
     assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
@@ -155,7 +152,6 @@ static void goes_beside_arithmetic(void **state) {
 static void keeps_gap_of_slot(void **state) {
     (void)state;
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_link link;
     const ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     assert_int_equal(ebb_program_create(NULL, "gap", 1, &p), EBB_OK);
@@ -175,9 +171,7 @@ static void keeps_gap_of_slot(void **state) {
     for (size_t i = 0; i < 3; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
     for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, slots[i]), EBB_OK); }
     if (ebb_plan_check(p, plan) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e9, 1e9);
     assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
     link.work_rate[EBB_STEP_TRAFFIC] = 0.01;
     assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);

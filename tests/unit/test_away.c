@@ -18,9 +18,7 @@ typedef struct fixture {
 static void begin(fixture *f) {
     *f = (fixture){.program = NULL};
     assert_int_equal(ebb_program_create(NULL, "away", 1, &f->program), EBB_OK);
-    assert_int_equal(ebb_machine_create(NULL, &f->machine), EBB_OK);
-    ebb_machine_set_rates(f->machine, 1e9, 1e9, 0);
-    set_link(f->machine, EBB_HOST, 1e9, 1e9, 0);
+    f->machine = make_plain_machine(EBB_HOST, 1e9, 1e9);
 }
 
 static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again, uint32_t n_parts) {

@@ -47,10 +47,7 @@ typedef struct wanted {
 
 static ebb_status decide(const ebb_program *p, const wanted *w, bool as_coded, ebb_sequence *sequence,
                          ebb_flashneuron *told) {
-    ebb_machine *m = NULL;
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e18, 0);
-    set_link(m, EBB_DISK, 1e11 / (double)w->copy_ns, 1e11 / (double)w->copy_ns, 0);
+    ebb_machine *m = make_plain_machine(EBB_DISK, 1e11 / (double)w->copy_ns, 1e11 / (double)w->copy_ns);
     ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL)};
     input.limit_bytes = w->memory_bytes;
     input.tier_bytes[EBB_DISK] = 100000;

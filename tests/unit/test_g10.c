@@ -34,12 +34,9 @@ typedef struct wanted {
 
 static void check(const wanted *w, bool short_lasts, bool as_coded) {
     ebb_program *p = make_program(short_lasts);
-    ebb_machine *m = NULL;
     ebb_draft draft;
     uint32_t to[N_TENSORS] = {0};
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e18, 0);
-    set_link(m, EBB_HOST, 1e11 / (double)w->host_ns, 1e11 / (double)w->host_ns, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e11 / (double)w->host_ns, 1e11 / (double)w->host_ns);
     set_link(m, EBB_DISK, 1e11 / (double)w->disk_ns, 1e11 / (double)w->disk_ns, 0);
     ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .as_coded = as_coded};
     input.limit_bytes = w->limit_bytes;
@@ -87,16 +84,13 @@ static void around_the_end(void **state) {
     (void)state;
     for (int kept = 0; kept < 2; kept++) {
         ebb_program *p = NULL;
-        ebb_machine *m = NULL;
         ebb_draft draft;
         assert_int_equal(ebb_program_create(NULL, "round", 1, &p), EBB_OK);
         const uint32_t w = make_tensor(p, 100, true, kept != 0), x = make_tensor(p, 1, true, false);
         STEP(p, 0, STEP_NS, {w, EBB_UPDATE});
         for (uint32_t s = 1; s < 12; s++) { STEP(p, s == 6 ? 200 : 0, STEP_NS, {x, EBB_READ}); }
         assert_int_equal(ebb_program_finish(p), EBB_OK);
-        assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-        ebb_machine_set_rates(m, 1e9, 1e18, 0);
-        set_link(m, EBB_HOST, 1e9, 1e9, 0);
+        ebb_machine *m = make_plain_machine(EBB_HOST, 1e9, 1e9);
         ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .limit_bytes = 250};
         input.tier_bytes[EBB_HOST] = 1000;
         assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
@@ -116,7 +110,6 @@ static void two_tiers(void **state) {
     (void)state;
     enum { N = 20 };
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_plan *plan = NULL;
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     assert_int_equal(ebb_program_create(NULL, "two tiers", 1, &p), EBB_OK);
@@ -129,9 +122,7 @@ static void two_tiers(void **state) {
         }
     }
     assert_int_equal(ebb_program_finish(p), EBB_OK);
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e18, 0);
-    set_link(m, EBB_HOST, 1e11, 1e11, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e11, 1e11);
     set_link(m, EBB_DISK, 2.5e9, 2.5e9, 0);
     options.policy = "g10";
     options.budget_bytes = 1500;

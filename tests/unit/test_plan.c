@@ -10,10 +10,7 @@
 #include <math.h>
 
 static ebb_machine *make_machine(double link_bytes_per_s) {
-    ebb_machine *m = NULL;
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    set_link(m, EBB_HOST, link_bytes_per_s, link_bytes_per_s, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, link_bytes_per_s, link_bytes_per_s);
     set_link(m, EBB_DISK, link_bytes_per_s, link_bytes_per_s, 0);
     return m;
 }

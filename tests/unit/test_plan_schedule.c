@@ -153,7 +153,6 @@ static void test_random_plans(void **state) {
 /* a, b, c in turn: x is copied out while b computes, its bytes are taken by z, and it comes back for d. */
 static ebb_plan *make_known(ebb_program **program_out, ebb_machine **machine_out) {
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_plan *plan = NULL;
     assert_int_equal(ebb_program_create(NULL, "known", 1, &p), EBB_OK);
     uint32_t x = make_tensor(p, 100, false, false), y = make_tensor(p, 10, false, false);
@@ -162,9 +161,7 @@ static ebb_plan *make_known(ebb_program **program_out, ebb_machine **machine_out
     STEP(p, 0, 30, {x, EBB_READ}, {y, EBB_WRITE});
     STEP(p, 0, 20, {y, EBB_READ}, {z, EBB_WRITE});
     STEP(p, 0, 40, {x, EBB_READ}, {y, EBB_UPDATE});
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    set_link(m, EBB_HOST, 1e9, 2e9, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e9, 2e9);
     plan = make_empty_plan(p, UINT64_MAX);
     ebb_action list[] = {ACT_RUN(0),  ACT_OUT(x), ACT_RUN(1), ACT_DROP(x), ACT_RUN(2),
                          ACT_DROP(z), ACT_IN(x),  ACT_RUN(3), ACT_DROP(x), ACT_DROP(y)};
@@ -233,7 +230,6 @@ static void test_shares(void **state) {
 static void test_least_rates(void **state) {
     (void)state;
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_link link;
     assert_int_equal(ebb_program_create(NULL, "slow", 1, &p), EBB_OK);
     const uint32_t x = make_tensor(p, 100, false, false), w = make_tensor(p, 100, true, false);
@@ -249,9 +245,7 @@ static void test_least_rates(void **state) {
     for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
     for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, slots[i]), EBB_OK); }
     assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    set_link(m, EBB_HOST, 1e9, 5e8, 0); /* so that both copy at one time */
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e9, 5e8); /* so that both copy at one time */
     assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
     const double rates[] = {1, 1e-3, 1e-300, 5e-324};
     uint64_t before_ns = 0;

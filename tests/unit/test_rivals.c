@@ -53,12 +53,9 @@ typedef struct decision {
 
 static decision decide(const ebb_policy *policy, bool a_repeats, uint64_t copy_ns) {
     ebb_program *p = make_program(a_repeats);
-    ebb_machine *m = NULL;
     ebb_draft draft;
     decision d = {EBB_NO_TENSOR, EBB_NO_TENSOR};
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e18, 0);
-    set_link(m, EBB_HOST, 1e11 / (double)copy_ns, 1e11 / (double)copy_ns, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e11 / (double)copy_ns, 1e11 / (double)copy_ns);
     ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .limit_bytes = 250};
     input.tier_bytes[EBB_HOST] = 1000;
     assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
@@ -109,7 +106,6 @@ static void mu_two(void **state) {
 static size_t find_wait(bool is_written, bool as_coded) {
     const uint64_t mib = (uint64_t)1 << 20;
     ebb_program *p = NULL;
-    ebb_machine *m = NULL;
     ebb_draft draft;
     size_t n_runs = 0, wait = SIZE_MAX;
     assert_int_equal(ebb_program_create(NULL, "wait", 1, &p), EBB_OK);
@@ -124,9 +120,7 @@ static size_t find_wait(bool is_written, bool as_coded) {
     }
     FORWARD(p, false, 1000000, {a, EBB_READ}, {x, EBB_READ}, {z, EBB_UPDATE});
     assert_int_equal(ebb_program_finish(p), EBB_OK);
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_machine_set_rates(m, 1e9, 1e18, 0);
-    set_link(m, EBB_HOST, 1e12, 1e12, 0);
+    ebb_machine *m = make_plain_machine(EBB_HOST, 1e12, 1e12);
     ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .limit_bytes = 5 * mib};
     input.tier_bytes[EBB_HOST] = 16 * mib;
     input.as_coded = as_coded;
