@@ -135,7 +135,7 @@ EBB_API void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, dou
 /* File a measured time under a choice's key; the last one counts. */
 EBB_API ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t time_ns);
 /* The time that the compute engine takes: the machine's measured time of the choice's key, else the time that the
- * choice carries, else the reckoned one. 0 for a choice that only copies in, if an engine of the machine does that. */
+ * choice carries, else the estimated one. 0 for a choice that only copies in, if an engine of the machine does that. */
 EBB_API uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice);
 
 /* ---- the plan --------------------------------------------------------------------------------- */

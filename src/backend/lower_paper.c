@@ -24,8 +24,8 @@
  * Marked as checkpoints are the outputs of conv, linear, add, concat, fork and the loss; as read for long, the inputs
  * of convolutions.
  *
- * Times are reckoned from the work of the operators: twice the forward work for the backward of conv and linear. Linear
- * in operators.
+ * Times are estimated from the work of the operators: twice the forward work for the backward of conv and linear.
+ * Linear in operators.
  */
 #include "backend/work.h"
 #include "ebb/device.h"

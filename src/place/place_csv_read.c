@@ -184,7 +184,7 @@ static ebb_status read_times(const reader *r, ebb_place_item *item) {
     return refuse_field(r, EBB_CSV_UPPER, why);
 }
 
-/* Solvers reckon with 63 bits, whatever order they place in. */
+/* Solvers compute with 63 bits, whatever order they place in. */
 static ebb_status add_bytes(reader *r, ebb_csv_kind kind, uint64_t bytes) {
     EBB_ASSERT(r->total_bytes < MAX_BYTES);
     if (bytes >= MAX_BYTES - r->total_bytes) {

@@ -6,7 +6,7 @@
  * as the bytes are free on the way.
  *
  * How far a copy in goes: from the last to the first, each should end when its tensor is wanted and when the one
- * after it begins. Wanted-at is reckoned in compute time alone. The load is kept in a tree over positions that
+ * after it begins. Wanted-at is in compute time alone. The load is kept in a tree over positions that
  * adds to a range and finds the last position where too much is taken, both in O(log n).
  */
 #include "plan/plan_priv.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of the policies dtr and dtr-eq: what can be made again at all (dtr_chain.c), what evicting a
- * tensor is reckoned to cost (dtr_price.c), and the walk that asks for it (policy_dtr.c).
+ * tensor is estimated to cost (dtr_price.c), and the walk that asks for it (policy_dtr.c).
  */
 #ifndef EBB_SRC_DTR_H
 #define EBB_SRC_DTR_H

@@ -16,7 +16,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 import ebb.torch
 import torch_budget
 from ebb import planning
-from ebb.torch import _fit, _inside, _reckoned
+from ebb.torch import _estimated, _fit, _inside
 from torch_budget import EFFORT, verdict
 from torch_budget_nets import NETS, STEPS
 
@@ -34,19 +34,19 @@ def clocks():
     verdict("several threads: all time counts", found[2] >= PAUSE_S * 9e8, found)
 
 
-def reckoned():
+def estimated():
     """The times that the least is found with are the same each time, and large work takes longer than small work."""
     machine, aten = planning.Machine(), torch.ops.aten
     small, large = torch.ones(8, 8), torch.ones(256, 256)
 
     def ns(func, *args):
-        return _reckoned.reckoned_ns(machine, func, args, {}, func(*args))
+        return _estimated.estimated_ns(machine, func, args, {}, func(*args))
     found = [ns(aten.mm.default, small, small), ns(aten.mm.default, large, large), ns(aten.relu.default, large)]
-    verdict("reckoned times", found[0] < found[1] > found[2] > 0, found)
+    verdict("estimated times", found[0] < found[1] > found[2] > 0, found)
     verdict("a view takes no time", ns(aten.t.default, large) == 0)
     verdict("a sparse tensor's bytes are those of its parts",
             ns(aten.add.Tensor, large.to_sparse(), large.to_sparse()) > ns(aten.add.Tensor, small.to_sparse(), small.to_sparse()))
-    verdict("operators whose work is not known", _reckoned._flops(aten.mm.default, (3,), {}, None) == 0)
+    verdict("operators whose work is not known", _estimated._flops(aten.mm.default, (3,), {}, None) == 0)
 
 
 class _Plan:
@@ -121,7 +121,7 @@ def near_the_least():
 
 if __name__ == "__main__":
     clocks()
-    reckoned()
+    estimated()
     tries()
     near_the_least()
     sys.exit(torch_budget.status)

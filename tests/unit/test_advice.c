@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Advice to programs of PyTorch's, with peaks reckoned by hand, and to others none of it.
+ * Advice to programs of PyTorch's, with peaks worked out by hand, and to others none of it.
  */
 #include "study_fixture.h"
 

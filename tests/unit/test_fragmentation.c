@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fragmentation, what-ifs and advice, reckoned by hand.
+ * Fragmentation, what-ifs and advice, worked out by hand.
  */
 #include "study_fixture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intervals, outliers, what could leave and churn, reckoned by hand.
+ * Intervals, outliers, what could leave and churn, worked out by hand.
  */
 #include "study_fixture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace that is small enough to be reckoned by hand: summary, roles, curve, blocks, steps, stacks, holders.
+ * A trace that is small enough to be worked out by hand: summary, roles, curve, blocks, steps, stacks, holders.
  */
 #include "study_fixture.h"
 

@@ -14,9 +14,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ._estimated import estimated_ns
 from ._operators import tensors_in
 from ._owned import Owned
-from ._reckoned import reckoned_ns
 from ._recording import Recording
 from ._steps import Recorder
 from ._tensors import over
@@ -131,7 +131,7 @@ class _Recorder(Recorder):
 
     def _run(self, func, args, kwargs):
         result = func(*args, **kwargs)
-        return result, reckoned_ns(self._machine, func, args, kwargs, result), 0
+        return result, estimated_ns(self._machine, func, args, kwargs, result), 0
 
 
 class _Step(TorchDispatchMode):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
 from .. import planning
-from ._layout import MEASURED, NONE, RECKONED, Layout
+from ._layout import ESTIMATED, MEASURED, NONE, Layout
 from ._recording import NOTHING, STATES
 from ._schedule import peak, plain
 
@@ -156,7 +156,7 @@ def tightest(recording, tier_bytes, bytes_without, policies=_POLICIES):
 def _tight(recording, tier_bytes, policies=_POLICIES):
     """Schedules that need little. They do not depend on measured times, so a budget that they keep can be kept next time."""
     found = []
-    for times in (NONE, RECKONED):
+    for times in (NONE, ESTIMATED):
         for number, layout in enumerate(layouts_of(recording, times)):
             for policy in policies if layout.steps else ():
                 fit = _least(layout, tier_bytes, policy) if times == NONE or policy == "best" else None

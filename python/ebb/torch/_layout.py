@@ -11,13 +11,13 @@ from ._recording import OP, UNPACK
 from ._repeat import repeat_of
 from ._schedule import Schedule
 
-MEASURED, RECKONED, NONE = range(3)  # times of a layout
+MEASURED, ESTIMATED, NONE = range(3)  # times of a layout
 
 
 class Layout:
     """A recording as a program: `program`; `steps`, the entry of each step or None; `base_bytes`, which are always
     there; `steps_ns`, of all steps once; `storages`, the storage of each tensor. times: those that were measured; those that
-    are reckoned from what operators do, which are the same each time; or none, where each step of the program takes one
+    are estimated from what operators do, which are the same each time; or none, where each step of the program takes one
     nanosecond. lets_go: the gradients that the step leaves behind leave after their last use."""
 
     def __init__(self, recording, times=MEASURED, lets_go=False):
@@ -38,7 +38,7 @@ class Layout:
         self.program.keep_order()  # the program runs as it does
 
     def _ns(self, entries):
-        return sum(entry.reckoned_ns if self._times == RECKONED else entry.ns for entry in entries)
+        return sum(entry.estimated_ns if self._times == ESTIMATED else entry.ns for entry in entries)
 
     def _fixed_bytes(self):
         """Of what no plan can move, at each entry, with what its operator takes while it runs."""

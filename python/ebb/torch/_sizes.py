@@ -139,7 +139,7 @@ def _larger_entry(a, b, share=1):
     entry = Entry(a.kind, a.is_backward)
     for name in Entry.__slots__:
         setattr(entry, name, getattr(a, name))
-    for name in ("ns", "reckoned_ns", "inside_bytes", "kept_bytes"):
+    for name in ("ns", "estimated_ns", "inside_bytes", "kept_bytes"):
         setattr(entry, name, math.ceil(share * max(getattr(a, name), getattr(b, name))))
     entry.is_exact = a.is_exact and b.is_exact
     if a.shapes is not None:

@@ -19,10 +19,10 @@ import torch
 
 from .. import planning
 from . import _inside, _tensors
+from ._estimated import estimated_ns
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
-from ._reckoned import reckoned_ns
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import CHANGED, alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, is_resident_only, \
     over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
@@ -228,7 +228,7 @@ class Recorder:
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
         live_bytes = self.live_bytes
         result, entry.ns, most_bytes = self._run(func, args, kwargs)
-        entry.reckoned_ns = reckoned_ns(self._nominal, func, args, kwargs, result)
+        entry.estimated_ns = estimated_ns(self._nominal, func, args, kwargs, result)
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an operator takes, reckoned: the longer of its floating-point operations and its bytes, by a machine's rates.
+"""How long an operator takes, estimated: the longer of its floating-point operations and its bytes, by a machine's rates.
 
 A measured time is another one each time. Plans that have to come out the same each time are made with these.
 """
@@ -11,7 +11,7 @@ from ._repeat import repeat_of
 from ._tensors import parts_of
 
 
-def reckoned_ns(machine, func, args, kwargs, result):
+def estimated_ns(machine, func, args, kwargs, result):
     repeat = repeat_of(func)
     if repeat.is_view or repeat.is_unwritten:
         return 0
