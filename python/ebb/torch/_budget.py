@@ -418,7 +418,7 @@ class Budget:
         self._teller.begin("plan", f"planning a step that needs {_say.bytes_text(plain_bytes)} within "
                            f"{_say.bytes_text(self._bytes)}")
         try:
-            fit = _fit.fit(recording, self._bytes, machine, tiers, self._effort, min(4, os.cpu_count() or 1), outside_bytes)
+            fit = _fit.fit(recording, self._bytes, machine, tiers, self._effort, _fit.n_search_threads(), outside_bytes)
         except planning.NoFit as error:
             raise DoesNotFit("\n".join([str(error), *self._hints(error.least_budget_bytes, plain_bytes, error.roomier)]),
                              error.least_budget_bytes) from None

@@ -11,7 +11,6 @@ value lives from its node to its last use, and parameters, inputs, outputs and g
 """
 import collections
 import operator
-import os
 import re
 import warnings
 
@@ -27,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from .. import planning, trace
-from . import _budget
+from . import _budget, _fit
 
 _TANGENTS = None  # the step that parts forward from backward
 _UNKNOWN_SIZE = 4096  # what PyTorch takes for a size that only the data tells
@@ -454,7 +453,7 @@ class _Found:
 
 def _plan(program, machine, limit, effort):
     """A plan of at most so many bytes, or of the least that there is."""
-    n_threads = min(4, os.cpu_count() or 1)
+    n_threads = _fit.n_search_threads()
     try:
         return program.plan(limit, machine, effort=effort, n_threads=n_threads)
     except planning.NoFit as error:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
+import os
+
 from .. import planning
 from ._layout import ESTIMATED, MEASURED, NONE, Layout
 from ._recording import NOTHING, STATES
@@ -9,6 +11,11 @@ _POLICIES = "budget", "best"
 _QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
 _ROOMIER, _CLEARLY = (1.02, 1.05, 1.1), 0.96  # of the least budget, of the time within it
 _NEAR = 1.02  # times as long a plan may take in which less leaves by itself: the backward pass is then not looked at
+
+
+def n_search_threads():
+    """How many threads a search for a plan takes while a program waits for it."""
+    return min(4, os.cpu_count() or 1)
 
 
 class Fit:
