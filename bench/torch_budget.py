@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb.torch.Budget beside the plain loop, torch.utils.checkpoint per block and save_on_cpu: peaks, times, bits of a step.
 
-    LIBRARY=build/release PYTHON bench/torch_budget.py [-o FILE.csv] [--nets gpt2,lstm] [--steps ,bf16] [--spill FOLDER]
+    EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_budget.py [-o FILE.csv] [--nets gpt2,lstm] [--steps ,bf16] [--spill FOLDER]
 
 PYTHON has torch, torchvision and transformers; cc is needed, for the counter. Peaks are those that
 tests/e2e/count_alloc.c counts, which is preloaded and sees the allocations of PyTorch's CPU allocator, not ebb's figures;

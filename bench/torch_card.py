@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb.torch.Budget on a card beside the plain loop, torch.utils.checkpoint per block and save_on_cpu: peaks, times, bits.
 
-    LIBRARY=FOLDER PYTHON bench/torch_card.py [-o FILE.csv] [--nets gpt2,resnet50] [--ways ebb] [--seconds N]
+    EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_card.py [-o FILE.csv] [--nets gpt2,resnet50] [--ways ebb] [--seconds N]
 
-PYTHON has torch with CUDA, torchvision and transformers; LIBRARY is the folder with libebb (build/release). Peaks are those of
-PyTorch's own count of the bytes that its allocator gave (max_memory_allocated), which ebb has no part in. Matrix products
-are in TF32 everywhere, and deterministic algorithms are used where there are any, so that bits can be compared. A figure is
-the median of a way's steps after the first four (ebb records two and measures the third itself); the plain loop comes first
-and last.
+PYTHON has torch with CUDA, torchvision and transformers. Peaks are those of PyTorch's own count of the bytes that its
+allocator gave (max_memory_allocated), which ebb has no part in. Matrix products are in TF32 everywhere, and deterministic
+algorithms are used where there are any, so that bits can be compared. A figure is the median of a way's steps after the first
+four (ebb records two and measures the third itself); the plain loop comes first and last.
 host_ms: when the host has given the card all of a step; the rest it waits for the card.
 
 Ways: each rival, and ebb with the rival's counted peak as its budget; then ebb at 60, 40 and 25 % of the plain peak. With
@@ -107,7 +106,8 @@ class Table:
         self.file = open(path, "w", newline="", encoding="utf-8") if path else sys.stdout
         self.writer = csv.DictWriter(self.file, COLUMNS, lineterminator="\n")
         self.writer.writeheader()
-        self.origin = {"commit": commit(os.environ.get("LIBRARY", os.path.join(HERE, "..", "build", "release"))),
+        build = os.path.dirname(os.environ.get("EBB_LIBRARY", os.path.join(HERE, "..", "build", "release", "")))
+        self.origin = {"commit": commit(build),
                        "torch": torch.__version__, "card": torch.cuda.get_device_name() + driver()}
 
     def row(self, name, way, budget=None, plain=None):
@@ -165,9 +165,6 @@ def main():
     parser.add_argument("--ways", type=lambda text: text.split(","), help="these beside plain (all)")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all; what there is no time for is left out")
     args = parser.parse_args()
-    if "LIBRARY" in os.environ:
-        os.environ["EBB_LIBRARY"] = next(path for path in (
-            os.path.join(os.environ["LIBRARY"], file) for file in ("libebb.so", "libebb.so.0")) if os.path.exists(path))
     warnings.simplefilter("ignore")
     import torch
     if not torch.cuda.is_available():

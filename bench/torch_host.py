@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host does for a training step, beside computing: plainly, with rivals, with ebb.torch.Budget.
 
-    LIBRARY=FOLDER PYTHON bench/torch_host.py [-o FILE.csv]
+    EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_host.py [-o FILE.csv]
 
-PYTHON has torch and transformers; LIBRARY is the folder with libebb (build/release). The network is a GPT-2 as deep as the
-small one (12 blocks) whose tensors are so small that computing takes next to nothing. So a step's time is that of calling
-operators, which a card has to wait for where the host is slower than it. One thread; the fastest of eight steps, in the time
-of that thread. "empty mode" calls Python for each operator, and nothing else.
+PYTHON has torch and transformers. The network is a GPT-2 as deep as the small one (12 blocks) whose tensors are so small
+that computing takes next to nothing. So a step's time is that of calling operators, which a card has to wait for where the
+host is slower than it. One thread; the fastest of eight steps, in the time of that thread. "empty mode" calls
+Python for each operator, and nothing else.
 """
 import argparse
 import contextlib
@@ -104,8 +104,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
-    if "LIBRARY" in os.environ:
-        os.environ["EBB_LIBRARY"] = os.path.join(os.environ["LIBRARY"], "libebb.so")
     warnings.simplefilter("ignore")
     import torch
     torch.set_num_threads(1)

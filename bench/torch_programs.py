@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does ebb.torch.Budget serve programs that others wrote? Each one of torch_zoo.py, plainly and within a budget.
 
-    LIBRARY=build/release PYTHON bench/torch_programs.py [-o FILE.csv] [--share 60] [--spill FOLDER|ram] [--all] [NAME...]
+    EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_programs.py [-o FILE.csv] [--share 60] [--spill FOLDER|ram] [--all] [NAME...]
 
 PYTHON has torch, torchvision and transformers; cc is needed, for the counter. A row for each program: whether it stays
 within the share of what a step needs, else within the least that ebb names; whether losses and weights have the same bits;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of sizes that vary, or of other operators each, plainly and within a budget: how many steps pass it, and what they take.
 
-    LIBRARY=build/release PYTHON bench/torch_sizes.py [-o FILE.csv] [--steps 60] [--shares 70 50 35] [NAME...]
+    EBB_LIBRARY=build/release/libebb.so PYTHON bench/torch_sizes.py [-o FILE.csv] [--steps 60] [--shares 70 50 35] [NAME...]
 
 PYTHON has torch, torchvision and transformers; cc is needed, for the counter. The programs: `lengths`, a GPT-2 of 4 blocks with 4
 sequences of 32 to 512 words; `pairs`, a translator with 8 pairs of 16 to 128 words each; `images`, ResNet-18 with 8 images of
