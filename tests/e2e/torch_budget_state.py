@@ -313,7 +313,7 @@ def copies_in_turn():
     slab, n_bytes = _slab.Slab(folder), 1 << 25
     bytes_before = torch.randint(0, 255, (n_bytes,), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     follower = types.SimpleNamespace(_table={1: (bytes_before.clone().untyped_storage(), 0)}, _slots={}, _own=set(), _slab=slab,
-                                     _over=set(), _see=lambda storage: storage)
+                                     _over=set(), _see=lambda storage: storage, _is_spoilt=lambda number: False)
     follower._drop = lambda kind, number: _follow.Follower._drop(follower, kind, number)
     for kind in (planning.OUT, planning.DROP, planning.IN, planning.OUT):
         (follower._drop if kind == planning.DROP else
