@@ -18,18 +18,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+import torch_verdict
 from torch_budget_nets import NETS, STEPS
+from torch_verdict import verdict
 
 folder, wanted = sys.argv[1], sys.argv[2:]
 N_STEPS = 6
 EFFORT = 0  # of the search for a plan
-status = 0
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
-    status |= not good
 
 
 def raises(name, kind, text, act):
@@ -104,4 +99,4 @@ if __name__ == "__main__":
     for net, step, share, has_file in MATRIX if wanted else LONG if "EBB_TEST_ALL" in os.environ else QUICK:
         if not wanted or net in wanted:
             case(net, step, share, folder if has_file else None)
-    sys.exit(status)
+    sys.exit(torch_verdict.status)

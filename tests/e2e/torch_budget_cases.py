@@ -30,8 +30,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+import torch_verdict
 from ebb.torch import _say
-from torch_budget import EFFORT, raises, verdict
+from torch_budget import EFFORT, raises
+from torch_verdict import verdict
 
 folder = sys.argv[1]
 BATCH, WIDTH, N_KINDS = 256, 64, 6
@@ -985,5 +987,4 @@ if __name__ == "__main__":
         states_rest()
         steps_on_another_thread()
         less_room_beside_others()
-    import torch_budget
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)

@@ -22,11 +22,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
-import torch_budget
+import torch_verdict
 from ebb.torch import _inside
-from torch_budget import EFFORT, N_STEPS, verdict
+from torch_budget import EFFORT, N_STEPS
 from torch_budget_nets import NETS, STEPS
 from torch_counter import Counter
+from torch_verdict import verdict
 
 folder, path = sys.argv[1:3]
 
@@ -225,4 +226,4 @@ if __name__ == "__main__":
     inside(own)
     odd_blocks()
     profiled()
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)

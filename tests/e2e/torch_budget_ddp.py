@@ -14,8 +14,9 @@ import torch
 from torch import distributed, multiprocessing, nn
 from torch.nn import functional
 
-import torch_budget
-from torch_budget import same, verdict
+import torch_verdict
+from torch_budget import same
+from torch_verdict import verdict
 
 folder = sys.argv[1]
 N_STEPS = 8
@@ -221,7 +222,7 @@ def main():
     for word in REFUSED:
         told = ask(word)
         verdict(f"{word}: refused in one line", all(good for good, _ in told), told)
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,9 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 import ebb.torch
 from ebb import planning
 from ebb.torch import _follow, _slab
-import torch_budget
-from torch_budget import EFFORT, verdict
+import torch_verdict
+from torch_budget import EFFORT
+from torch_verdict import verdict
 
 folder = sys.argv[1]
 WIDTH, DEPTH, BATCH = 96, 6, 8
@@ -339,7 +340,7 @@ def main():
     put_away(least)
     two_budgets(least)
     copies_in_turn()
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
-import torch_budget
+import torch_verdict
 from ebb import planning
 from ebb.torch import _estimated, _fit, _inside
-from torch_budget import EFFORT, verdict
+from torch_budget import EFFORT
 from torch_budget_nets import NETS, STEPS
+from torch_verdict import verdict
 
 PAUSE_S, REFUSED_BYTES = 0.05, 1000
 
@@ -124,4 +125,4 @@ if __name__ == "__main__":
     estimated()
     tries()
     near_the_least()
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)

@@ -20,8 +20,10 @@ from torch import nn
 from torch.nn import functional
 
 import torch_budget_cases as cases
-from torch_budget import EFFORT, raises, verdict
+import torch_verdict
+from torch_budget import EFFORT, raises
 from torch_budget_cases import WAYS, accumulates, are_same, backward, compare, data, least_or, net, one, run
+from torch_verdict import verdict
 
 import ebb.torch
 
@@ -278,5 +280,4 @@ if __name__ == "__main__":
         writes_unseen()
         writes_in_unlike_steps()
         reads_in_a_child()
-    import torch_budget
-    sys.exit(torch_budget.status)
+    sys.exit(torch_verdict.status)

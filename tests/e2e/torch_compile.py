@@ -23,19 +23,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+import torch_verdict
+from torch_verdict import verdict
 
-status = 0
 library = ctypes.CDLL(sys.argv[1])
 library.count_alloc_log.restype = ctypes.POINTER(ctypes.c_uint64)
 library.count_alloc_n.restype = ctypes.c_size_t
 LEAST = 400000  # of a peak that the counter must have seen
 torch.set_num_threads(1)
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
-    status |= not good
 
 
 def counted(begin):
@@ -257,4 +252,4 @@ for kind, wrong in (ValueError, lambda: ebb.torch.compile(Net(), "much")), (
         verdict("misuse", False)
     except kind as error:
         verdict("misuse", str(error).startswith("ebb: "), error)
-sys.exit(status)
+sys.exit(torch_verdict.status)

@@ -21,20 +21,16 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
 import ebb.trace
+import torch_verdict
 import trace_reader
+from torch_verdict import verdict
 
 ebb_program, folder = sys.argv[1:3]
 marked, bare = os.path.join(folder, "marked.trace"), os.path.join(folder, "bare.trace")
-status = 0
+torch_verdict.suffix = f", torch {torch.__version__}"
 ALL = "EBB_TEST_ALL" in os.environ  # the long form
 N_LAYERS = 24 if ALL else 8
 SURE, LIKELY = 1.0, 0.5  # the most that blocks can say: an optimizer's state was made, or only gradients are
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}, torch {torch.__version__}", *(() if good else what), flush=True)
-    status |= not good
 
 
 # ---- programs ------------------------------------------------------------------------------------
@@ -210,7 +206,7 @@ def main():
             case(name)
     if len(sys.argv) < 4 and hasattr(torch.profiler, "ExecutionTraceObserver"):
         check_programs()
-    sys.exit(status)
+    sys.exit(torch_verdict.status)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+import torch_verdict
 from ebb.torch import _say
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch_budget import raises, verdict
+from torch_budget import raises
 from torch_budget_nets import NETS, plain_step
+from torch_verdict import verdict
 
 folder = sys.argv[1]
 SCALARS = 64  # bytes that operators of a small step take while they run, which fake ones do not
@@ -236,5 +238,4 @@ moves_all()
 batches()
 says_little()
 misuse()
-import torch_budget
-sys.exit(torch_budget.status)
+sys.exit(torch_verdict.status)

@@ -28,23 +28,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
+import torch_verdict
 import trace_reader
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
+from torch_verdict import verdict
 
 NUMBER_BYTES = 8
 NODES = hasattr(torch._C, "_current_autograd_node")  # without, a backward operator's module is that of its parameters
 ALL = "EBB_TEST_ALL" in os.environ  # the long form
 ebb_program, folder = sys.argv[1:3]
 path = os.path.join(folder, "trace")
-status = 0
-
-
-def verdict(name, good, *what):
-    global status
-    print(f"{'ok' if good else 'not ok'} - {name}, torch {torch.__version__}", *(() if good else what), flush=True)
-    status |= not good
+torch_verdict.suffix = f", torch {torch.__version__}"
 
 
 # ---- networks ------------------------------------------------------------------------------------
@@ -578,7 +574,7 @@ def main():
     check_killed()
     check_document()
     check_threads_and_forks()
-    sys.exit(status)
+    sys.exit(torch_verdict.status)
 
 
 if __name__ == "__main__":
