@@ -5,10 +5,11 @@
     x = program.tensor("x", 4096)
     program.step("layer", writes=[x], time_ns=1000)
     plan = program.plan(budget_bytes=1 << 20, machine=Machine())
-    for kind, target, tier in plan.actions: ...
+    for kind, target, tier, held in plan.actions: ...
 
 Everything is computed by libebb.
 """
+import collections
 import ctypes
 import os
 from ctypes import byref, c_size_t, c_uint32
@@ -20,6 +21,8 @@ EXACT, OTHER_BITS, NEVER = range(3)  # how a step can be repeated
 DEVICE, HOST, DISK = range(3)  # tiers of every machine
 READ, WRITE, UPDATE = 1, 2, 3
 NO_LIMIT = (1 << 64) - 1
+
+Action = collections.namedtuple("Action", ("kind", "target", "tier", "held"))
 
 
 class NoFit(ValueError):
@@ -130,13 +133,14 @@ class Program:
 
 
 class Plan:
-    """actions: (kind, step or tensor, tier), in the plan's order. Tensors are copied and dropped as a whole."""
+    """actions: each an Action, in the plan's order: its kind; target, the step or tensor; tier; held, whether a copy waits for
+    what is computed before it in the list, and not only for its bytes. Tensors are copied and dropped as a whole."""
 
     def __init__(self, program, machine, handle):
         self._program, self._machine, self._handle = program, machine, handle
         library, n = _lib.lib(), c_size_t()
         actions = library.ebb_plan_actions(handle, byref(n))
-        self.actions = [(a.kind, a.target, a.tier) for a in actions[:n.value]]
+        self.actions = [Action(a.kind, a.target, a.tier, a.held) for a in actions[:n.value]]
         summary = library.ebb_plan_get_summary(handle)
         self.peak_bytes, self.tier_bytes = summary.peak_bytes, list(summary.tier_bytes)
         self.moved_out_bytes, self.n_recomputed_steps = summary.moved_out_bytes, summary.n_recomputed_steps

@@ -32,6 +32,10 @@ else
     skip "structs and constants are those of the headers" "no C compiler"
 fi
 
+# Copies slow computing so much that some are held.
+cat >busy.json <<'END'
+{"format": "ebb-machine", "version": 2, "links": [{"near": "device", "far": "host", "work_rate": 0.3, "copy_rate": 0.3}]}
+END
 python3 - >out 2>err <<'END'
 from ebb import planning
 
@@ -49,11 +53,17 @@ machine.set_link(planning.DISK, 1e9, 2e9, 1000)
 whole = program.plan(planning.NO_LIMIT, machine)
 half = program.plan(whole.peak_bytes // 2, machine, effort=0)
 disk = program.plan(whole.peak_bytes // 2, machine, {planning.DISK: planning.NO_LIMIT}, effort=0, no_recompute=True)
-kinds = lambda plan: sorted({kind for kind, _, _ in plan.actions})
+kinds = lambda plan: sorted({action.kind for action in plan.actions})
 print("whole", whole.peak_bytes, whole.n_recomputed_steps, kinds(whole), whole.iteration_ns)
 print("half", half.peak_bytes <= whole.peak_bytes // 2, half.n_recomputed_steps > 0, kinds(half),
       whole.iteration_ns <= half.bound_ns <= half.iteration_ns)
 print("disk", disk.moved_out_bytes > 0, disk.tier_bytes[planning.DISK] > 0, disk.tier_bytes[planning.HOST], kinds(disk))
+held = program.plan(whole.peak_bytes * 6 // 10, planning.Machine("busy.json"), {planning.HOST: planning.NO_LIMIT}, no_recompute=True)
+held.save("held.plan")
+lines = [line.split() for line in open("held.plan")]
+copies = [words[-1] == "held" for words in lines if words[0] in ("out", "in")]
+mine = [held for kind, _, _, held in held.actions if kind in (planning.OUT, planning.IN)]
+print("waits", any(copies), mine == copies, any(action.held for action in half.actions))
 try:
     program.plan(4096, machine)
 except planning.NoFit as error:
@@ -78,6 +88,7 @@ END
 equal "without a limit" "$(grep whole out)" "whole 36864 0 [0, 5] 107000"
 equal "computed again" "$(grep half out)" "half True True [0, 1, 5] True"
 equal "moved to a file" "$(grep disk out)" "disk True True 0 [0, 2, 3, 5]"
+equal "copies that are held, as in the plan's file" "$(grep waits out)" "waits True True False"
 equal "a refusal names the least budget" "$(grep refused out)" "refused 16384"
 check "a wrong argument is an exception with the library's message" grep -q '^wrong .*alignment' out
 equal "a feed beside a step" "$(grep fed out)" "fed 11000"

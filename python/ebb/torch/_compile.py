@@ -203,7 +203,7 @@ class Joint:
 
     def repeated(self, actions):
         """The nodes that are computed again."""
-        steps = (self.steps[target] for kind, target, _ in actions if kind == planning.AGAIN)
+        steps = (self.steps[target] for kind, target, *_ in actions if kind == planning.AGAIN)
         return {node for node in steps if not isinstance(node, tuple)}
 
     def policy(self, actions):
@@ -245,7 +245,7 @@ class Joint:
             for user in elements:
                 env[user] = graph.node_copy(user, fetch)
 
-        for kind, target, _ in actions:
+        for kind, target, *_ in actions:
             node = self.steps[target] if kind in (planning.RUN, planning.AGAIN) else ()
             if node is _TANGENTS:
                 ends = {node: fetch(node) for node in self.outputs}

@@ -177,5 +177,5 @@ class Layout:
 
     def schedule(self, plan):
         actions = [(kind, target if kind in (planning.RUN, planning.AGAIN) else self.storages[target])
-                   for kind, target, _ in plan.actions]
+                   for kind, target, *_ in plan.actions]
         return Schedule(self.recording, actions, self.steps, self.leftovers)
