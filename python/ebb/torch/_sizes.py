@@ -8,13 +8,14 @@ to be larger, the plan is made anew for a step that is as large in each of its p
 That an operator gives the same bits when it runs again was seen at the recorded sizes. On a card its algorithm may be another one
 at other sizes, so there this holds only if PyTorch was told to be deterministic.
 """
+import copy
 import functools
 import itertools
 import math
 
 import torch
 
-from ._recording import Entry, Recording, Storage
+from ._recording import Recording
 
 
 def are_alike(shapes, others):
@@ -103,7 +104,8 @@ def enclosing(recording, other):
     if len(recording.entries) != len(other.entries) or not all(_live_alike(*pair) for pair in pairs.values()) or \
             is_within(recording, other) or is_within(other, recording):
         return None
-    storages = [_larger_storage(*pairs.get(number, (storage, storage))) for number, storage in enumerate(recording.storages)]
+    storages = [_larger_storage(*pairs[number]) if number in pairs else storage
+                for number, storage in enumerate(recording.storages)]
     entries = [_larger_entry(*pair) for pair in zip(recording.entries, other.entries)]
     return Recording(entries, storages, recording.again_ns, n_optimizer_steps=recording.n_optimizer_steps)
 
@@ -112,12 +114,12 @@ def grown(recording, larger):
     """A recording of a step in which these storages have more bytes ({storage: bytes}). What was not seen, because it is the
     backward pass's or lies within an operator, is taken to grow as much as the one that grew most; gradients do not."""
     share = max(n_bytes / recording.storages[number].n_bytes for number, n_bytes in larger.items())
-    storages = [_larger_storage(storage, storage) for storage in recording.storages]
+    storages = [copy.copy(storage) for storage in recording.storages]
     for number, storage in enumerate(storages):
         is_backward = storage.maker is not None and recording.entries[storage.maker].is_backward
         is_left = storage.lives[-1][1] is None
         storage.n_bytes = larger.get(number, math.ceil(share * storage.n_bytes) if is_backward and not is_left else storage.n_bytes)
-    entries = [_larger_entry(entry, entry, share) for entry in recording.entries]
+    entries = [_grown_entry(entry, share) for entry in recording.entries]
     return Recording(entries, storages, recording.again_ns, n_optimizer_steps=recording.n_optimizer_steps)
 
 
@@ -127,20 +129,28 @@ def _live_alike(a, b):
 
 
 def _larger_storage(a, b):
-    storage = Storage(max(a.n_bytes, b.n_bytes), a.maker)
+    storage = copy.copy(a)
+    storage.n_bytes = max(a.n_bytes, b.n_bytes)
     storage.lives = [[begin, None if None in (end, others[1]) else max(end, others[1]), is_back]
                      for (begin, end, is_back), others in zip(a.lives, b.lives)]
-    storage.first_owner, storage.last_owner = a.first_owner, a.last_owner
     storage.is_hidden, storage.is_shared = a.is_hidden or b.is_hidden, a.is_shared or b.is_shared
     return storage
 
 
-def _larger_entry(a, b, share=1):
-    entry = Entry(a.kind, a.is_backward)
-    for name in Entry.__slots__:
-        setattr(entry, name, getattr(a, name))
-    for name in ("ns", "estimated_ns", "inside_bytes", "kept_bytes"):
-        setattr(entry, name, math.ceil(share * max(getattr(a, name), getattr(b, name))))
+_GROWING = "ns", "estimated_ns", "inside_bytes", "kept_bytes"  # what an entry has more of, if its tensors are larger
+
+
+def _grown_entry(entry, share):
+    found = copy.copy(entry)
+    for name in _GROWING:
+        setattr(found, name, math.ceil(share * getattr(entry, name)))
+    return found
+
+
+def _larger_entry(a, b):
+    entry = copy.copy(a)
+    for name in _GROWING:
+        setattr(entry, name, max(getattr(a, name), getattr(b, name)))
     entry.is_exact = a.is_exact and b.is_exact
     if a.shapes is not None:
         entry.shapes = [max(pair, key=torch.Size.numel) if isinstance(pair[0], torch.Size) else pair[0]
