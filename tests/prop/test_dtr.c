@@ -19,8 +19,8 @@ static ebb_policy_input make_policy_input(const ebb_program *p, const ebb_machin
                               .budget_bytes = limit_bytes};
 }
 
-/* A machine on which a step takes what its choice says. */
-static ebb_machine *make_plain_machine(void) {
+/* A machine without links on which a step takes as many ns as its choice has flops. */
+static ebb_machine *make_machine(void) {
     ebb_machine *m = NULL;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     ebb_machine_set_rates(m, 1e9, 1e18, 0);
@@ -52,7 +52,7 @@ static void test_simulator(void **state) {
                  {24000, 33820, 33880}, {20000, 82180, 85020}, {17000, 90520, 0},     {15000, 0, 0}};
     ebb_program *p = NULL;
     ebb_draft draft;
-    ebb_machine *m = make_plain_machine();
+    ebb_machine *m = make_machine();
     assert_int_equal(ebb_program_import("tests/fuzz/corpus/foreign_dtr/chain", NULL, &p), EBB_OK);
     assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -365,7 +365,7 @@ static void compare(const ebb_program *p, const ebb_machine *m, uint64_t limit, 
 
 static void test_second(void **state) {
     (void)state;
-    ebb_machine *m = make_plain_machine();
+    ebb_machine *m = make_machine();
     size_t n_again = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         ebb_rng rng;
@@ -403,7 +403,7 @@ static void expect_same_bytes(const ebb_program *p, const ebb_machine *m, const 
  * and make the bytes that the program makes. */
 static void test_any_program(void **state) {
     (void)state;
-    ebb_machine *m = make_plain_machine();
+    ebb_machine *m = make_machine();
     size_t n_again = 0;
     for (uint64_t seed = 1; seed <= 120; seed++) {
         ebb_rng rng;
