@@ -30,7 +30,8 @@ static inline ebb_program *random_branches(ebb_rng *rng, uint32_t max_nodes, boo
         }
         if (trains) { accesses[n_accesses++] = (ebb_access){weight[i], EBB_READ}; }
         accesses[n_accesses++] = (ebb_access){act[i], EBB_WRITE};
-        make_step(p, accesses, n_accesses, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng));
+        const double flops = random_flops(rng);
+        make_step(p, accesses, n_accesses, ebb__rng_below(rng, 3) ? 0 : random_size(rng), flops);
         if (n > 6 && ebb__rng_below(rng, 8) == 0) { STEP(p, 0, 1e5, {act[i], EBB_UPDATE}); }
     }
     for (uint32_t i = n; trains && i-- > 0;) {

@@ -99,6 +99,8 @@ static inline uint64_t random_size(ebb_rng *rng) {
     return 1 + ebb__rng_below(rng, ebb__rng_below(rng, 4) == 0 ? 600 : 200);
 }
 
+/* To be called on its own, not within the arguments of a call: compilers evaluate those in unlike orders, and a seed
+ * must mean one program everywhere. */
 static inline double random_flops(ebb_rng *rng) {
     return (double)(1 + ebb__rng_below(rng, 2000)) * 1e4;
 }
@@ -120,8 +122,9 @@ static inline ebb_program *random_network(ebb_rng *rng) {
         act[i] = make_tensor(p, random_size(rng), false, false);
         mask[i] = make_tensor(p, random_size(rng), false, false);
         uint32_t side = act[ebb__rng_below(rng, i)];
-        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng), {act[i - 1], EBB_READ},
-             {side, EBB_READ}, {weight[i], EBB_READ}, {act[i], EBB_WRITE}, {mask[i], EBB_WRITE});
+        const double flops = random_flops(rng);
+        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), flops, {act[i - 1], EBB_READ}, {side, EBB_READ},
+             {weight[i], EBB_READ}, {act[i], EBB_WRITE}, {mask[i], EBB_WRITE});
         if (ebb__rng_below(rng, 3) == 0) { STEP(p, 0, 1e5, {act[i], EBB_UPDATE}); }
         if (ebb__rng_below(rng, 3) == 0) { STEP(p, 0, 1e5, {act[i], EBB_READ}, {state[i], EBB_UPDATE}); }
     }
@@ -130,9 +133,9 @@ static inline ebb_program *random_network(ebb_rng *rng) {
     for (uint32_t i = n; i >= 1; i--) {
         uint32_t next = make_tensor(p, random_size(rng), false, false);
         uint32_t diff = make_tensor(p, random_size(rng), false, keep);
-        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng), {grad, EBB_READ},
-             {act[i - 1], EBB_READ}, {act[i], EBB_READ}, {mask[i], EBB_READ}, {weight[i], EBB_READ}, {next, EBB_WRITE},
-             {diff, EBB_WRITE});
+        const double flops = random_flops(rng);
+        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), flops, {grad, EBB_READ}, {act[i - 1], EBB_READ},
+             {act[i], EBB_READ}, {mask[i], EBB_READ}, {weight[i], EBB_READ}, {next, EBB_WRITE}, {diff, EBB_WRITE});
         STEP(p, 0, random_flops(rng), {diff, EBB_READ}, {weight[i], EBB_UPDATE}, {state[i], EBB_UPDATE});
         grad = next;
     }
@@ -163,7 +166,8 @@ static inline ebb_program *random_soup(ebb_rng *rng) {
             written[t] = true;
             accesses[n++] = (ebb_access){.tensor = t, .mode = mode};
         }
-        make_step(p, accesses, n, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng));
+        const double flops = random_flops(rng);
+        make_step(p, accesses, n, ebb__rng_below(rng, 3) ? 0 : random_size(rng), flops);
     }
     for (uint32_t t = 0; t < n_tensors; t++) { /* so that each is accessed, as a program must */
         STEP(p, 0, 1e5, {t, written[t] ? EBB_READ : EBB_WRITE});
