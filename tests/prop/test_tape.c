@@ -188,13 +188,13 @@ static bool copies_out(const ebb_draft *draft, uint32_t tensor) {
     return false;
 }
 
-/* How many bytes are copied out, and of how many tensors that the other draft does not copy. */
+/* How many bytes of room are copied out, and of how many tensors that the other draft does not copy. */
 static uint64_t bytes_out(const subject *s, const ebb_draft *draft, const ebb_draft *other, uint64_t *n_new) {
     uint64_t bytes = 0;
     for (size_t a = 0; a < draft->actions.n; a++) {
         const ebb_action *action = &draft->actions.data[a].action;
         if (action->kind != EBB_ACT_OUT) { continue; }
-        bytes += s->walk.view.tensors[action->target].size_bytes;
+        bytes += ebb_align_up(s->walk.view.tensors[action->target].size_bytes, s->walk.view.alignment);
         *n_new += !copies_out(other, action->target);
     }
     return bytes;
