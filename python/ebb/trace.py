@@ -13,7 +13,6 @@ MAJOR, MINOR, HEADER_BYTES = 1, 1, 32
 ROLES = ("parameter", "buffer", "gradient", "activation", "optimizer_state", "temp", "input", "other", "workspace",
          "unknown")
 FORWARD, BACKWARD, UPDATE, NO_PHASE = range(4)
-PHASES = ("forward", "backward", "update", "unknown")
 
 # What a source tells, as bits of the header; what it does not tell is unknown, not zero.
 (TELLS_TIMES, TELLS_ACCESSES, TELLS_ADDRESSES, TELLS_ROLES, TELLS_STEPS, TELLS_SEGMENTS, TELLS_STACKS,

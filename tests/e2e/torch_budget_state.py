@@ -323,7 +323,7 @@ def copies_in_turn():
     verdict("what comes in is there before it goes out again", not slab._under_way, slab._under_way)
     back = torch.empty(0, dtype=torch.uint8).set_(follower._slots[1][0].back())
     verdict("and its bytes are the same", torch.equal(back, bytes_before))
-    slab.close()
+    slab.abandon()
 
 
 def main():

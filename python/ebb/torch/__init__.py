@@ -12,7 +12,7 @@ that costs (docs/pytorch.md); `record` writes what a program does with each bloc
 `record` is a dispatch mode: it sees each operator below autograd, with the tensors that it takes and gives, on the CPU,
 on CUDA, and under FakeTensorMode, where nothing is computed or allocated (`record` goes inside of it). It changes no
 result, keeps no tensor and compiles nothing. Blocks are storages; views and results in place are the same block. The
-same code serves PyTorch 1.13 to 2.13. What it does not see stands in docs/record.md.
+same code serves PyTorch 1.13 to 2.15. What it does not see stands in docs/record.md.
 """
 import os
 import shlex

@@ -110,7 +110,7 @@ class Budget:
                 optimizer.step()
         print(fit.summary())
 
-    budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all
+    budget: bytes, as a number or "6GiB", or per cent of what the second step needs without a plan. It is for all
     tensors that live in a step (parameters, gradients, the optimizer's state, inputs, activations) and for what operators
     take while they run. spill: a folder for a file that tensors may move to, or "ram" for the host's memory (the default
     beside a card), or "none" (the default on a CPU): activations are only computed again. model, optimizer: what they hold
@@ -166,6 +166,7 @@ class Budget:
             self._begin_owned()
             yield from self._run()
         finally:
+            self._slab.is_measuring = False
             self._slab.abandon()
             self._end_owned()
 
@@ -226,14 +227,18 @@ class Budget:
         if self._guard is None:
             return
         self._guard.end()
-        self._pager.settle()
-        self._pager.count = self._pager.asked = None
-        owned = self._owned.storages() if self._pager.away else {}
-        for key, page in tuple(self._pager.away.items()):
-            if key not in owned:
-                self._pager.back(page)
-        self._pager.distrust()
-        self._guard.begin(owned, self._owned.parameters() if owned else ())
+        try:
+            self._pager.settle()
+            self._pager.count = self._pager.asked = None
+            owned = self._owned.storages() if self._pager.away else {}
+            for key, page in tuple(self._pager.away.items()):
+                if key not in owned:
+                    self._pager.back(page)
+        finally:
+            self._pager.count = self._pager.asked = None
+            self._pager.distrust()
+            owned = self._owned.storages() if self._pager.away else {}
+            self._guard.begin(owned, self._owned.parameters() if owned else ())
 
     def put_away(self):
         """Between steps: what the model and the optimizer hold leaves, until it is used again."""
@@ -241,10 +246,12 @@ class Budget:
             raise RuntimeError("ebb: a step of a Budget is running; what leaves within it is its plan's affair")
         if self._guard is not None:
             self._begin_owned()
-            for storage, _, tensors in self._owned.storages().values():
-                if self._pager.bytes_of(storage) >= MIN_BYTES and n_tensors_over(storage) <= len(tensors):
-                    self._pager.out(self._pager.page(storage))
-            self._end_owned()
+            try:
+                for storage, _, tensors in self._owned.storages().values():
+                    if self._pager.bytes_of(storage) >= MIN_BYTES and n_tensors_over(storage) <= len(tensors):
+                        self._pager.out(self._pager.page(storage))
+            finally:
+                self._end_owned()
 
     # ---- what does a step
 
@@ -271,8 +278,8 @@ class Budget:
     def _recorder(self):
         refuse_unseen(self._pager is not None)
         if not _inside.can_see():
-            warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
-                          "run is not in the plan; profile later steps", stacklevel=2)
+            warnings.warn(f"ebb: {_inside.why_unseen()} while a step is recorded, so what operators take while they run is not in "
+                          "the plan", stacklevel=2)
         limit = self._limit_bytes() if self._pager is not None else None
         self._slab.is_measuring = True
         self._teller.begin("record", "recording two training steps, which take longer than others; then they are planned")
@@ -320,10 +327,14 @@ class Budget:
         more_bytes = live_bytes - planned.early_bytes - _schedule.first_bytes(planned.fit.schedule)
         if more_bytes <= planned.more_bytes:
             return False
-        planned.more_bytes = more_bytes
+        before, planned.more_bytes = planned.more_bytes, more_bytes
         if planned.peak_bytes <= planned.budget_bytes:
             return False
-        planned.take(self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes))
+        try:
+            planned.take(self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes))
+        except DoesNotFit:
+            planned.more_bytes = before  # so that the next step does not follow this plan either
+            raise
         return True
 
     def _other(self, known_by):
@@ -354,7 +365,6 @@ class Budget:
             self._slab.forget_rates()
             self._note_leaves(recorder.leaves())
             return
-        self._slab.is_measuring = False
         self._n_recorded += 1
         key = self._kinds.key
         longer = self._plans.longer(key, recording)
@@ -463,8 +473,8 @@ class Budget:
     def _key(self):
         """What a step depends on when it begins: how many bytes the gradients have, and the state of optimizers."""
         return self._gradient_bytes(), sum(
-            value.nbytes for optimizer in self._optimizers for state in optimizer.state.values() for value in state.values()
-            if isinstance(value, torch.Tensor))
+            value.nbytes for optimizer in self._optimizers for state in optimizer.state.values() if isinstance(state, dict)
+            for value in state.values() if isinstance(value, torch.Tensor) and value.layout == torch.strided)
 
     def _gradient_bytes(self):
         leaves = [reference() for reference in self._leaves.values()]

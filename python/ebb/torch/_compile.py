@@ -462,6 +462,14 @@ def _plan(program, machine, limit, effort):
         return program.plan(error.least_budget_bytes, machine, effort=effort, n_threads=n_threads)
 
 
+def _inductor_options(how, dynamic):
+    """Those that are given or that a mode stands for: torch.compile takes one of the two."""
+    mode, options = how.pop("mode", None), how.get("options") or {}
+    if mode is not None and options:
+        raise ValueError("ebb: torch.compile takes a mode or options, not both")
+    return torch._inductor.list_mode_options(mode, dynamic) if mode is not None else options
+
+
 def compile(model, budget, backend="inductor", machine=None, effort=1, dynamic=False, **how):
     """torch.compile(model, **how) whose forward and backward graphs stay within a budget of memory: bytes, "6GiB", or per
     cent of what torch.compile's own graphs need. summary() of what comes back tells what was planned, graph by graph.
@@ -470,7 +478,7 @@ def compile(model, budget, backend="inductor", machine=None, effort=1, dynamic=F
     plan (docs/best.md). DoesNotFit is raised by the first call if no plan keeps the budget."""
     if backend == "inductor":
         partitioner = Partitioner(budget, machine, effort, True)
-        how["options"] = {**how.get("options", {}), "custom_partitioner_fn": partitioner}
+        how["options"] = {**_inductor_options(how, dynamic), "custom_partitioner_fn": partitioner}
     elif backend == "aot_eager":
         partitioner = Partitioner(budget, machine, effort, False)
         backend = aot_autograd(fw_compiler=boxed_nop, bw_compiler=boxed_nop, partition_fn=partitioner,

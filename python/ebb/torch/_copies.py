@@ -15,15 +15,19 @@ class Thread:
     which take no longer than to wake the thread."""
 
     def __init__(self):
-        self._pool, self._process = ThreadPoolExecutor(1, "ebb copies"), os.getpid()
+        self._pool, self._process = ThreadPoolExecutor(1, _NAME), os.getpid()
 
     def begin(self, copy, n_bytes):
         if self._process != os.getpid() or n_bytes < _SMALL_BYTES:
             return _Done(copy)
-        return _Promise(self._pool.submit(copy))
+        try:
+            return _Promise(self._pool.submit(copy))
+        except RuntimeError:  # no thread can be started; the pool would make the copy later
+            self._pool = ThreadPoolExecutor(1, _NAME)
+            return _Done(copy)
 
 
-_SMALL_BYTES = 1 << 18
+_SMALL_BYTES, _NAME = 1 << 18, "ebb copies"
 
 
 class _Done:
@@ -77,7 +81,7 @@ class Stream:
     def begin(self, copy, _):
         """Copies what the card has computed by then. The card's streams are switched by hand: torch.cuda.stream takes
         longer than to give the card the copy."""
-        computing, own = _computing(self._index), self._stream
+        computing, own, device = _computing(self._index), self._stream, torch.cuda.current_device()
         self._computed.record(computing)
         self._computed.wait(own)
         torch.cuda.set_stream(own)
@@ -85,6 +89,8 @@ class Stream:
             copy()
         finally:
             torch.cuda.set_stream(computing)
+            if device != self._index:  # set_stream switches to the card of the stream
+                torch.cuda.set_device(device)
         done = torch.cuda.Event()
         done.record(own)
         return _Event(done, self._index)

@@ -86,7 +86,7 @@ class Follower:
         self._pages, self._number_of = {}, {}  # {number: page}, {page: number}
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
         self._before, self._after, self._apart = schedule.before, schedule.after, {*recording.uses, *schedule.away}
-        self.is_lost, self.is_longer, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, False, 0
+        self.is_lost, self.is_longer, self.is_over = False, False, False
         self.has_sizes, self._is_too_large, self.larger, self._is_compared = False, False, {}, False  # the last: though lost
         self._has_unpacked, self._more = False, Bytes()
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
@@ -241,7 +241,7 @@ class Follower:
         result = self._call(repeat, args, kwargs)
         self._note_lost(repeat, args, kwargs, result)
         if self._is_compared and in_backward() == -1:
-            self._compare_lost(repeat, args, tensors_in(result))
+            self._compare_lost(repeat, shapes_of(args, kwargs), tensors_in(result))
         return result
 
     def _note_lost(self, repeat, args, kwargs, result):
@@ -252,13 +252,13 @@ class Follower:
             with quietly():
                 self._room.made(tensors_in(result))
 
-    def _compare_lost(self, repeat, args, tensors):
+    def _compare_lost(self, repeat, shapes, tensors):
         """A step that was left because tensors are larger than recorded may be like the recorded one in all else."""
         if repeat.is_bookkeeping or repeat.is_view or self.n_seen == len(self._moments):
             return
         entry = self._entries[self._moments[self.n_seen]]
         self.n_seen += 1
-        self._is_compared = entry.func is repeat.func and are_alike(shapes_of(args), entry.shapes)
+        self._is_compared = entry.func is repeat.func and are_alike(shapes, entry.shapes)
         for at, number in entry.births if self._is_compared else ():
             if at < len(tensors) and is_plain(tensors[at]):
                 self._note_size(number, tensors[at].untyped_storage().nbytes())
@@ -336,7 +336,7 @@ class Follower:
             return result
         i = self._moments[self.n_seen]
         entry = self._entries[i]
-        shapes = shapes_of(args)
+        shapes = shapes_of(args, kwargs)
         if entry.func is not func or entry.shapes != shapes or self.n_seen == 0 and not self._has_as_many_gradients(entry):
             doer = self._instead(entry, (OP, func, shapes), self.n_seen == 0)
             if doer is not self:
@@ -461,11 +461,12 @@ class Follower:
             argument.storage, argument.version, argument.place = number, self._version[number], geometry(tensor)
             return argument
         call = _Call()
-        call.func, call.kwargs, call.entry, call.state = entry.func, kwargs, entry, None
+        call.func, call.entry, call.state = entry.func, entry, None
         arguments = repeat.arguments(args, kwargs)
         if arguments is None:
             return None
         call.args = tuple(map_tensors(arg, replace) for arg in arguments)
+        call.kwargs = {name: map_tensors(value, replace) for name, value in kwargs.items()}
         if not is_known:
             return None
         if entry.random_bytes:
@@ -488,7 +489,7 @@ class Follower:
                 return self._pack_lost(tensor)
         number = entry.storage
         if number is None:  # no operator of the forward pass made it
-            return tensor if in_backward() == -1 else without_graph(tensor)
+            return without_graph(tensor)
         if not is_plain(tensor) or self._numbers.get(tensor.untyped_storage()._cdata) != number or \
                 self._version[number] != entry.version:
             self._lose()
@@ -703,7 +704,6 @@ class Follower:
                     saved.bytes = held[0]
 
     def _move_or_repeat(self, kind, target):
-        self.has_acted = True
         if kind == OUT:
             storage, version = self._table[target]
             if self._is_spoilt(target):
@@ -737,12 +737,12 @@ class Follower:
         written, expected = {}, self._expected
         self._expected = call.entry.versions
         args = [self._put(arg, call, written, made) for arg in call.args]
-        self.recomputed_ops += 1
+        kwargs = {name: self._put(value, call, written, made) for name, value in call.kwargs.items()}
         if call.state is not None:
             after = self._random_state(call.device)
             set_random_state(call.device, call.state)
         try:
-            tensors = tensors_in(self._counted(call.func, args, call.kwargs))
+            tensors = tensors_in(self._counted(call.func, args, kwargs))
         finally:
             self._expected = expected
             if call.state is not None:
@@ -821,8 +821,8 @@ def _was_changed(call):
 class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
-    is_lost = is_longer = has_acted = is_guarded = rests = has_sizes = False
-    recomputed_ops, measured = 0, None
+    is_lost = is_longer = is_guarded = rests = has_sizes = False
+    measured = None
     has_grown = staticmethod(lambda: False)
 
     def __init__(self, recording, gradient_bytes):

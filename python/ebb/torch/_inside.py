@@ -26,6 +26,10 @@ def can_see():
     return _enable is not None and not torch._C._autograd._profiler_enabled()
 
 
+def why_unseen():
+    return "this PyTorch lacks the profiler that ebb uses" if _enable is None else "PyTorch's profiler is in use (profile later steps)"
+
+
 def run(func, args, kwargs):
     """What an operator gives, how long it took in ns, and the most bytes that it had taken at once, its results and what
     its caller makes of numbers among them; 0 bytes if it cannot be seen."""

@@ -4,7 +4,7 @@
 PyTorch calls Python for each operator while a dispatch mode is active, which takes a few microseconds even if nothing is
 to be done. If a plan moves only what autograd saves, this is so for the operators of the backward pass and of the
 optimizer, so the mode is not active there. Optimizers have hooks for that. The engine has none, so the function of
-torch.autograd that calls it is wrapped. Both is done once, when the first step begins: threads may train side by side.
+torch.autograd that calls it is wrapped. Both are done once, when the first step begins: threads may train side by side.
 """
 import functools
 import threading

@@ -10,6 +10,7 @@ from ._tensors import is_plain
 GRADIENT, STATE = "gradient", "state"
 _SHARDED = ("torch.distributed.fsdp", "FSDPModule"), ("torch.distributed.fsdp", "FullyShardedDataParallel"), \
     ("torch.distributed._composable.fsdp", "FSDPModule")  # (module, class), the last one before PyTorch 2.6
+_SCRIPTED = (("torch.jit", "ScriptModule"),)
 _HOOKED = (("torch.nn.parallel", "DistributedDataParallel"),)
 
 
@@ -34,14 +35,20 @@ def refuse_unseen(may_leave):
                         "communication hook, which writes gradients by itself; leave out model= and optimizer=")
 
 
+def _hidden():
+    """The keys of the storages of scripted modules: their interpreter uses them unseen."""
+    return {tensor.untyped_storage()._cdata for module in _alive(_SCRIPTED)
+            for tensor in (*module.parameters(), *module.buffers()) if is_plain(tensor)}
+
+
 class Owned:
     """Of a model and an optimizer, as they are whenever they are asked; either may be None. knows: whether a tensor is of
     a kind that may leave."""
 
     def __init__(self, model, optimizer, knows=is_plain):
         self._model, self._optimizer, self._knows, self.optimizer_id = model, optimizer, knows, id(optimizer)
-        is_hidden = model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
-        self.may_leave = not is_hidden and (model is not None or optimizer is not None)
+        self.may_leave = model is not None or optimizer is not None
+        self._hidden = _hidden() if self.may_leave else ()
 
     def parameters(self):
         found = {} if self._model is None else {id(tensor): tensor for tensor in self._model.parameters()}
@@ -52,13 +59,19 @@ class Owned:
     def tensors(self):
         """(name, tensor) of each one; names are the same in each step."""
         for i, parameter in enumerate(self.parameters()):
+            if self._is_hidden(parameter):
+                continue
             yield ("parameter", i), parameter
             if parameter.grad is not None:
                 yield (GRADIENT, i), parameter.grad
             for key, value in self._state(parameter):
                 yield (STATE, i, key), value
         for name, tensor in self._model.named_buffers() if self._model is not None else ():
-            yield ("buffer", name), tensor
+            if not self._is_hidden(tensor):
+                yield ("buffer", name), tensor
+
+    def _is_hidden(self, tensor):
+        return bool(self._hidden) and is_plain(tensor) and tensor.untyped_storage()._cdata in self._hidden
 
     def _state(self, parameter):
         state = self._optimizer.state if self._optimizer is not None else {}

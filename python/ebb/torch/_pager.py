@@ -113,7 +113,11 @@ class Pager:
         if storage is None:
             return
         storage.resize_(page.n_bytes)
-        self._slab.fetch(page.slot, storage)
+        try:
+            self._slab.fetch(page.slot, storage)
+        except Exception:
+            storage.resize_(0)
+            raise
         page.is_away = False
         del self.away[page.key]
         self.coming[page.key] = page
@@ -125,13 +129,16 @@ class Pager:
         del self.coming[page.key]
         try:
             page.slot.arrive()
-        except BaseException:
+        except Exception:
             storage = None if expired(page.key) else alive(page.key)
             if storage is not None:
                 storage.resize_(0)
                 page.is_away, self.away[page.key] = True, page
                 if self.count is not None:
                     self.count.left(page.key)
+            raise
+        except BaseException:  # an interrupt: they are still on their way
+            self.coming[page.key] = page
             raise
 
     def back(self, page):
@@ -195,15 +202,15 @@ class Pager:
             self.back(page)
 
     def settle(self):
-        """What began to come is there."""
-        for page in tuple(self.coming.values()):
-            self.arrive(page)
-
-    def close(self):
-        self.all_back()
-        for key in self.pages:
-            forget(key)
-        self.pages.clear()
+        """What began to come is there, but for what cannot be read; then the first error is raised."""
+        first = None
+        while self.coming:
+            try:
+                self.arrive(next(iter(self.coming.values())))
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
 
 
 class Recent:

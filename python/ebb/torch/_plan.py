@@ -73,7 +73,7 @@ class Answer:
 
 
 class _Probe:
-    """One recorded step; what is asked of it is found once. quick: the least peak comes from one policy."""
+    """One recorded step; what is asked of it is found once."""
 
     def __init__(self, recording, fakes, machine, tiers, effort):
         self._recording, self._machine, self._tiers, self._effort = recording, machine, tiers, effort

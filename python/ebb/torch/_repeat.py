@@ -8,10 +8,10 @@ from ._operators import Operator, tensors_in
 _NUMBERS = {int, float, bool, type(None)}  # most of what is no tensor
 
 
-def shapes_of(args):
+def shapes_of(args, kwargs):
     """What a call of an operator is known by: the shapes of its tensors, and the sizes that it is given."""
     found = []
-    for arg in args:
+    for arg in (*args, *kwargs.values()) if kwargs else args:
         if type(arg) in _NUMBERS:
             continue
         if isinstance(arg, torch.Tensor):

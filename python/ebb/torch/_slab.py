@@ -8,7 +8,9 @@ had to wait, for another program or for memory that was used for the first time.
 """
 import bisect
 import contextlib
+import copy
 import ctypes
+import mmap
 import os
 import tempfile
 import time
@@ -21,14 +23,43 @@ from ._tensors import bytes_view, over, quietly
 _CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
 
 
+class _File:
+    """A file without a name. A process that was forked has the same file: it may read what lies there, as long as the process
+    that made the file does not write any more, and makes a file of its own to write."""
+
+    def __init__(self, folder):
+        self._file, self._process = tempfile.TemporaryFile(dir=folder, buffering=0), os.getpid()
+        self._writes, self._n_writes = mmap.mmap(-1, 8), 0  # how often it was written: known to all processes, to this one
+
+    def is_own(self):
+        return self._process == os.getpid()
+
+    def write(self, left, offset):
+        self._n_writes += 1
+        self._writes[:] = self._n_writes.to_bytes(8, "little")
+        while left:
+            n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
+            left, offset = left[n:], offset + n
+
+    def read(self, left, offset):
+        while left:
+            n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
+            if n == 0:
+                raise OSError("ebb: the file of what was moved out is shorter than it was")
+            left, offset = left[n:], offset + n
+        if not self.is_own() and int.from_bytes(self._writes[:], "little") != self._n_writes:
+            raise RuntimeError("ebb: a tensor was away when this process was forked, and the process that it was forked from has "
+                               "trained on since; use the tensor once before the fork, so that it is there")
+
+
 class Slab:
     """folder: of the file; None: memory. is_measuring: whether rates are measured. leaving: {key of a storage that is
     copied out: slot}."""
 
     def __init__(self, folder):
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if folder is not None else None
+        self._folder, self._file = folder, _File(folder) if folder is not None else None
         self._free, self._sizes, self._end = {}, [], 0  # {bytes: places}, its keys in order, the end of the file
-        self.returned = []  # places (bytes, place) that are free again; a slot may go at any moment
+        self.returned = []  # places (file, bytes, place) that are free again; a slot may go at any moment
         self._ways = {}  # {(is out, device or None): what makes its copies}
         self.is_measuring, self.leaving, self._under_way = True, {}, {}
         self._rates = {True: [], False: []}  # (bytes per second, bytes) of copies out and in
@@ -46,9 +77,13 @@ class Slab:
     def send(self, storage, slot=None):
         """Begin to copy a storage out, over what a slot holds if one is given; gives the slot that will hold it. Until
         that slot was waited for, the storage is not to be written."""
-        if slot is None:
+        if self._file is not None and not self._file.is_own():
+            self._file, self._end = _File(self._folder), 0
+            self._free.clear()
+            self._sizes.clear()
+        if slot is None or slot.file is not self._file:
             n_bytes = storage.nbytes()
-            slot = _Slot(self, n_bytes, *self._place(storage, n_bytes), storage.device)
+            slot = _Slot(self, self._file, n_bytes, *self._place(storage, n_bytes), storage.device)
         self._begin(slot, storage, True)
         return slot
 
@@ -102,10 +137,10 @@ class Slab:
             way = self._ways[key] = Stream(storage.device) if on_card else Thread()
         event = torch.cuda.current_stream(storage.device).record_event() \
             if storage.device.type == "cuda" and not on_card else None
+        slot.copy = way.begin(lambda: self._copy(slot, event), slot.n_bytes)
         self._under_way[slot] = None
         if is_out:
             self.leaving[storage._cdata] = slot
-        slot.copy = way.begin(lambda: self._copy(slot, event), slot.n_bytes)
         if on_card and self.is_measuring:
             begin_ns = time.perf_counter_ns()
             slot.finish()
@@ -127,7 +162,7 @@ class Slab:
                 return
             ctypes.memmove(to.data_ptr(), source.data_ptr(), slot.n_bytes)
         elif is_out:
-            self._write(_on_host(storage, event), slot.place)
+            slot.file.write(bytes_view(_on_host(storage, event)), slot.place)
         else:
             self._read(slot, storage, event)
         if self.is_measuring:
@@ -138,7 +173,9 @@ class Slab:
     def _place(self, storage, n_bytes):
         """(bytes, place): a free one of as many bytes or up to twice as many, or a new one."""
         while self.returned:
-            size, place = self.returned.pop()
+            file, size, place = self.returned.pop()
+            if file is not self._file:
+                continue
             if size not in self._free:
                 bisect.insort(self._sizes, size)
             self._free.setdefault(size, []).append(place)
@@ -158,30 +195,12 @@ class Slab:
         self._end += n_bytes
         return self._end - n_bytes
 
-    def _write(self, held, offset):
-        left = bytes_view(held)
-        while left:
-            n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
-            left, offset = left[n:], offset + n
-
     def _read(self, slot, storage, event):
         host = storage if storage.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
-        left, offset = bytes_view(host), slot.place
-        while left:
-            n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
-            if n == 0:
-                raise OSError("ebb: the file of what was moved out is shorter than it was")
-            left, offset = left[n:], offset + n
+        slot.file.read(bytes_view(host), slot.place)
         if host is not storage:
             with _behind(event, storage.device):
                 storage.copy_(host)
-
-    def close(self):
-        self.abandon()
-        for known in (self._free, self._sizes, self.returned):
-            known.clear()
-        if self._file is not None:
-            self._file.close()
 
 
 def _on_host(storage, event):
@@ -225,19 +244,20 @@ def _median(copies):
 class _Slot:
     """Its place is free again when it is gone. copy: the one that is under way, or None; out of or into `storage`. error:
     why the last one failed, which is raised for whoever waits for its bytes."""
-    __slots__ = ("slab", "n_bytes", "place_bytes", "place", "device", "copy", "storage", "is_out", "error")
+    __slots__ = ("slab", "file", "n_bytes", "place_bytes", "place", "device", "copy", "storage", "is_out", "error")
 
-    def __init__(self, slab, n_bytes, place_bytes, place, device):
-        self.slab, self.n_bytes, self.place_bytes, self.place, self.device = slab, n_bytes, place_bytes, place, device
+    def __init__(self, slab, file, n_bytes, place_bytes, place, device):
+        self.slab, self.file, self.n_bytes, self.device = slab, file, n_bytes, device
+        self.place_bytes, self.place = place_bytes, place
         self.copy = self.storage = self.is_out = self.error = None
 
     def wait(self):
         """What computes from now on comes after the copy that is under way."""
-        self._end(lambda copy: copy.wait())
+        self._end(lambda under_way: under_way.wait())
 
     def finish(self):
         """The same, and so does the host."""
-        self._end(lambda copy: copy.finish())
+        self._end(lambda under_way: under_way.finish())
 
     def arrive(self):
         """Wait if the copy is one that comes back."""
@@ -245,17 +265,17 @@ class _Slot:
             self.wait()
 
     def _end(self, wait):
+        """An interrupt passes: then the copy goes on, and is still to be waited for."""
         if self.copy is not None:
-            copy, self.copy = self.copy, None
             try:
-                wait(copy)
+                wait(self.copy)
             except Exception as error:
-                self.error = error
-            finally:
-                self.slab.end(self)
-                self.storage = None
+                self.error = error.with_traceback(None)  # which would keep all that the step has
+            self.copy = None
+            self.slab.end(self)
+            self.storage = None
         if self.error is not None:
-            raise self.error
+            raise copy.copy(self.error)
 
     def come(self):
         """A new storage, into which what it holds begins to be read."""
@@ -270,4 +290,4 @@ class _Slot:
         return storage
 
     def __del__(self):
-        self.slab.returned.append((self.place_bytes, self.place))
+        self.slab.returned.append((self.file, self.place_bytes, self.place))

@@ -52,6 +52,7 @@ class Recorder:
     begin_backward = staticmethod(lambda: None)
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None, gradient_bytes=lambda: None):
+        self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
         self._nominal = planning.Machine()
         self._gradient_bytes, self._counted, self._n_optimizer_steps = gradient_bytes, set(), 0  # _counted: kinds of entries
@@ -59,10 +60,13 @@ class Recorder:
         self._recent = Recent(pager) if pager is not None and limit_bytes is not None else None
         self.live_bytes = 0
         self._entries, self._storages = [], []
-        self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
         self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
         self._leaves, self._is_over, self._is_updating = [], False, False
+
+    def __del__(self):
+        for key in self._numbers:  # of a step that raised
+            forget(key)
 
     def begin(self, owned=None):
         gc.collect()
@@ -212,7 +216,7 @@ class Recorder:
             return NotImplemented
         self._bury()
         entry = Entry(OP, in_backward() != -1)
-        entry.func, entry.shapes, entry.is_view = func, shapes_of(args), repeat.is_view
+        entry.func, entry.shapes, entry.is_view = func, shapes_of(args, kwargs), repeat.is_view
         self._note_gradients(entry)
         entry.random_bytes = random_state(device_of(args)).nbytes if repeat.is_random else 0
         taken = list(repeat.operator.tensors(args, kwargs))
@@ -310,6 +314,7 @@ class Recorder:
             return tensor if copy is None else over(copy, geometry(tensor))
         device = device_of(args)
         state = random_state(device) if repeat.is_random else None
+        kwargs = {name: map_tensors(value, replace) for name, value in kwargs.items()}
         return entry.func, tuple(map_tensors(arg, replace) for arg in args), kwargs, device, state
 
     def _compare(self, again, result, entry):
