@@ -479,8 +479,8 @@ def check_strange():
     with ebb.torch.record(path) as recorder:
         torch.nn.Linear(1000, 1000, device="meta")(torch.empty(5, 1000, device="meta")).sum().backward()
         wrapper = Wrapper(torch.ones(1000)) + 1
-    verdict("tensors without memory, and what is half made", 4000 <= recorder.peak_bytes < 20000 and len(half_made) == 2 and torch.equal(wrapper.inner, torch.ones(1000) + 1),
-            recorder.peak_bytes)
+    verdict("tensors without memory, and what is half made", 4000 <= recorder.peak_bytes < 20000 and len(half_made) == 2 and
+            torch.equal(wrapper.inner, torch.ones(1000) + 1), recorder.peak_bytes)
 
 
 KILLED = """

@@ -269,7 +269,8 @@ class Follower:
         if n_bytes <= recorded:
             return False
         self.larger[number] = n_bytes
-        return self.limit_bytes is not None and not self._recording.is_whole and _schedule.peak(self._schedule) * n_bytes > self.limit_bytes * recorded
+        return self.limit_bytes is not None and not self._recording.is_whole and \
+            _schedule.peak(self._schedule) * n_bytes > self.limit_bytes * recorded
 
     def has_grown(self):
         """Whether the step was like the recorded one, but larger."""

@@ -15,8 +15,8 @@ LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is n
 class Schedule:
     """before, after: {entry: actions (kind, storage; of AGAIN: entry)}. captured: the entries that are computed again.
     away: the storages that are away when the step begins. leaves_late: something is copied out in the backward pass.
-    recording: what it is for. course: what `_follow` found, or None. leftovers: gradients that leave after their last use, each with the one of the step before,
-    or None."""
+    recording: what it is for. course: what `_follow` found, or None. leftovers: gradients that leave after their last use, each
+    with the one of the step before, or None."""
 
     def __init__(self, recording, actions, steps, leftovers=()):
         self.before, self.after = defaultdict(list), defaultdict(list)

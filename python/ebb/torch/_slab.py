@@ -3,8 +3,8 @@
 
 A slot is given to one storage at a time, and its place is used again after, for as many bytes or fewer. Copies run
 beside computing (_copies.py): one begins with `send` or `fetch`, and whoever uses its bytes waits for it. Their rates are
-measured while a step is recorded, when nothing runs beside them: the rate of a way is the one that half of the bytes reached. An average would be that of the copies that
-had to wait, for another program or for memory that was used for the first time.
+measured while a step is recorded, when nothing runs beside them: the rate of a way is the one that half of the bytes reached.
+An average would be that of the copies that had to wait, for another program or for memory that was used for the first time.
 """
 import bisect
 import contextlib
