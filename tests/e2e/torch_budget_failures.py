@@ -169,6 +169,7 @@ def interrupted():
     page = pager.page(storage)
     pager.out(page)
     move, is_copying = ctypes.memmove, threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
 
     def slowly(*args):
         is_copying.set()
@@ -184,6 +185,7 @@ def interrupted():
     finally:
         pager.settle()
         _slab.ctypes.memmove = move
+        signal.signal(signal.SIGINT, before)
     verdict("and its bytes come", bool((torch.tensor([], dtype=torch.uint8).set_(storage) == 7).all()))
 
 
