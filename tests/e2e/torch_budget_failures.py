@@ -6,10 +6,12 @@ that it was forked from.
     tests/e2e/torch_budget_failures.py FOLDER
 """
 import contextlib
+import copy
 import ctypes
 import errno
 import gc
 import os
+import random
 import signal
 import sys
 import threading
@@ -189,6 +191,89 @@ def interrupted():
     verdict("and its bytes come", bool((torch.tensor([], dtype=torch.uint8).set_(storage) == 7).all()))
 
 
+def interrupted_at_random():
+    """Steps that Ctrl-C ends anywhere are undone and done again."""
+    def train(training, draw):
+        n_interrupts = 0
+        for i in range(16):
+            saved = copy.deepcopy((training.model.state_dict(), training.optimizer.state_dict()))
+            is_done = False
+            for n_tries in range(4):
+                try:
+                    try:
+                        if draw is not None and n_tries < 3:
+                            signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.001, 0.03 if i > 2 else 0.3))
+                        training.one(i)
+                        is_done = True
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:
+                    n_interrupts += 1
+                if is_done:
+                    break
+                training.model.load_state_dict(saved[0])
+                training.optimizer.load_state_dict(copy.deepcopy(saved[1]))
+        return n_interrupts, training.bits()[1]
+
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for moves in (False, True):
+        kind = torch.optim.AdamW if moves else torch.optim.SGD
+        _, expected = train(Training(optimizer=kind), None)
+        n_interrupts, got = train(Training("60%" if moves else "75%", moves, optimizer=kind), random.Random(1))
+        verdict(f"interrupts anywhere{', all may move' if moves else ''}: the same bits", n_interrupts > 3 and got == expected,
+                n_interrupts)
+    verdict("the program's handler is in place", signal.signal(signal.SIGALRM, before) is signal.default_int_handler)
+
+
+def empty_at_first():
+    """What had no bytes when it was recorded is noticed when it has some."""
+    training = Training("85%", spill=None, optimizer=torch.optim.SGD)
+    n_unlike = 0
+    for i in range(5):
+        x = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(i))
+        rows = torch.arange(0 if i < 4 else 40 * WIDTH) % WIDTH
+        try:
+            with training.fit.step():
+                training.optimizer.zero_grad()
+                y = training.model(x)
+                (y.square().mean() + torch.tanh(y[rows]).square().sum()).backward()
+                training.optimizer.step()
+                del y
+            n_unlike = training.fit.summary()["steps_unlike"]
+        except ebb.torch.DoesNotFit:
+            n_unlike = 1
+    verdict("empty results that are not empty later: the step is unlike", n_unlike == 1, n_unlike)
+
+
+def tensors_without_memory():
+    """Forward-mode derivatives have zeros that no memory is behind."""
+    training = Training("100%", spill=None, optimizer=torch.optim.SGD)
+    for i in range(3):
+        with training.fit.step():
+            x = torch.ones(4, WIDTH)
+            with torch.autograd.forward_ad.dual_level():
+                y = training.model(torch.autograd.forward_ad.make_dual(x, torch._efficientzerotensor((4, WIDTH))))
+                y.square().mean().backward()
+    verdict("zeros without memory", training.fit.summary()["is_planned"])
+
+
+def compiled():
+    """A model that torch.compile made is a step's like another."""
+    def train(fit):
+        torch.manual_seed(0)
+        model = torch.compile(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH)), backend="eager")
+        optimizer, losses = torch.optim.SGD(model.parameters(), 1e-2), []
+        for i in range(4):
+            with fit.step() if fit is not None else contextlib.nullcontext():
+                optimizer.zero_grad()
+                loss = model(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(i))).square().mean()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+        return losses
+    verdict("a compiled model: the same bits", train(None) == train(ebb.torch.Budget("90%", spill="ram", effort=0, quiet=True)))
+
+
 def no_plan_for_more():
     """What the program keeps beside the step leaves no room: that is said in each step."""
     training = Training("85%", spill=None, optimizer=torch.optim.SGD).train(2)
@@ -287,6 +372,10 @@ def main():
     two_processes(False)
     two_processes(True)
     interrupted()
+    interrupted_at_random()
+    empty_at_first()
+    tensors_without_memory()
+    compiled()
     no_plan_for_more()
     scripted()
     states_of_any_kind()

@@ -53,6 +53,10 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__():
+    return __all__
+
+
 class record(TorchDispatchMode):
     """Record what happens inside of the `with`, one iteration or many, to the trace file `path`.
 

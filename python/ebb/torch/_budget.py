@@ -2,8 +2,10 @@
 """`Budget`: an eager training step that is recorded, planned by libebb, and followed."""
 import contextlib
 import functools
+import numbers
 import os
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -15,6 +17,7 @@ import torch
 from .. import planning
 from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
 from ._bytes import Bytes
+from ._interrupts import held, watched
 from ._kinds import Kinds
 from ._outside import outside_bytes
 from ._owned import STATE, Owned, refuse_unseen
@@ -46,16 +49,16 @@ class DoesNotFit(RuntimeError):
 
 def bytes_of(text):
     """(bytes, None) or (None, share) of what a user gives as a budget."""
-    if isinstance(text, int) and not isinstance(text, bool):
+    if isinstance(text, numbers.Integral) and not isinstance(text, bool):
         if text > 0:
-            return text, None
+            return int(text), None
     elif isinstance(text, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|[kKmMgG]?i?[bB]?)\s*", text)
         if found is not None and float(found[1]) > 0:
             if found[2] == "%":
                 return None, float(found[1]) / 100
             unit = _UNITS.get(found[2].upper())
-            if unit is not None:
+            if unit is not None and float(found[1]) * unit >= 1 and (unit > 1 or "." not in found[1]):
                 return int(float(found[1]) * unit), None
     raise ValueError(f"ebb: a budget is a number of bytes, \"6GiB\" or \"60%\", not {text!r}")
 
@@ -117,8 +120,8 @@ class Budget:
     may move as well. The first two steps are recorded, with what autograd saves moved out (without spill, to a temporary
     file). effort: of the search for a plan (docs/best.md). quiet: no lines on stderr while it records and plans.
 
-    A plan also serves steps with the same operators and smaller tensors. A step that is not like the recorded one is computed as it
-    would be without a plan; the next one is recorded.
+    A plan also serves steps with the same operators and smaller tensors. In a step that is not like the recorded one, what autograd
+    saved moves out when there is no room for it; the next one is recorded.
     One Budget serves one training loop, on one thread."""
 
     def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1, quiet=False):
@@ -128,7 +131,7 @@ class Budget:
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
         check_spill(spill, ("ram", "none"))
-        if not isinstance(effort, int) or effort < 0:
+        if not isinstance(effort, int) or isinstance(effort, bool) or effort < 0:
             raise ValueError(f"ebb: effort is a whole number from 0 up, not {effort!r}")
         self._asked, self._teller = budget, _say.Teller(quiet)
         self._spill, self._effort = None if spill == "none" else spill, effort
@@ -149,50 +152,66 @@ class Budget:
         """Around each training step, from the gradients' reset or the forward pass to the optimizer's step."""
         if is_running() or not self._lock.acquire(blocking=False):
             raise RuntimeError("ebb: a step of a Budget is running already; steps are not nested or shared by threads")
-        _running.budget = self
-        _mode.tell_of_optimizers(self._note_optimizer)
-        try:
-            self._n_steps += 1
-            yield from self._step()
-        finally:
-            self._teller.end()
-            _running.budget = _running.step = None
-            _mode.tell_of_optimizers(None)
-            self._lock.release()
+        with watched():
+            try:
+                _running.budget = self
+                _mode.tell_of_optimizers(self._note_optimizer)
+                self._n_steps += 1
+                yield from self._step()
+            finally:
+                with held():
+                    self._teller.end()
+                    _running.budget = _running.step = None
+                    _mode.tell_of_optimizers(None)
+                    self._lock.release()
 
     def _step(self):
         self._make_slab()
         try:
-            self._begin_owned()
+            with held():
+                self._begin_owned()
             yield from self._run()
         finally:
-            self._slab.is_measuring = False
-            self._slab.abandon()
-            self._end_owned()
+            with held():
+                self._slab.is_measuring = False
+                self._slab.abandon()
+                self._end_owned()
 
     def _run(self):
         self._has_data = False
-        doer, begin = self._begin(), time.perf_counter()
+        with held():
+            doer, begin = self._begin(), time.perf_counter()
         if doer is None:
             yield
             return
         step = _running.step = _mode.Mode(doer)
-        hooks = torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack)
-        with hooks, contextlib.ExitStack() as self._within:
-            self._watch_data(doer)
-            if not isinstance(doer, _follow.Watcher):
-                _mode.active[self._owned.optimizer_id] = step
-                self._within.callback(_mode.active.pop, self._owned.optimizer_id, None)
-                self._within.enter_context(step)
+        try:
+            with held():
+                self._see(step)
             yield
+        finally:
+            with held():
+                self._within.close()
         doer = step.doer  # another one than at first where the step was another one
         if isinstance(doer, _steps.Recorder):
-            recording = doer.finish(self._leavers())
+            with held():
+                recording = doer.finish(self._leavers())
             if recording.entries:  # else the step was empty
                 self._end_recording(recording, doer)
         else:
-            doer.finish()
+            with held():
+                doer.finish()
             self._end_following(doer, time.perf_counter() - begin)
+
+    def _see(self, step):
+        """Let what happens come to a mode, until `_within` is closed."""
+        self._within = contextlib.ExitStack()
+        self._within.enter_context(torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack))
+        self._watch_data(step.doer)
+        if not isinstance(step.doer, _follow.Watcher):
+            _mode.active[self._owned.optimizer_id] = step
+            self._within.callback(_mode.active.pop, self._owned.optimizer_id, None)
+            self._within.enter_context(step)
 
     # ---- what may leave by itself
 
@@ -244,7 +263,9 @@ class Budget:
         """Between steps: what the model and the optimizer hold leaves, until it is used again."""
         if is_running():
             raise RuntimeError("ebb: a step of a Budget is running; what leaves within it is its plan's affair")
-        if self._guard is not None:
+        if self._guard is None:
+            return
+        with watched(), held():
             self._begin_owned()
             try:
                 for storage, _, tensors in self._owned.storages().values():
@@ -277,6 +298,8 @@ class Budget:
 
     def _recorder(self):
         refuse_unseen(self._pager is not None)
+        if "torch._dynamo" in sys.modules:  # else it compiles ebb's own functions where a compiled model calls an operator
+            sys.modules["torch._dynamo"].trace_rules.add("ebb.torch")
         if not _inside.can_see():
             warnings.warn(f"ebb: {_inside.why_unseen()} while a step is recorded, so what operators take while they run is not in "
                           "the plan", stacklevel=2)
@@ -500,12 +523,12 @@ class Budget:
         return f"<ebb.torch.Budget of {asked}, {self._n_steps} steps, {told}>"
 
     def summary(self):
-        """What was planned and measured, of the plan that was made last: a dict, which prints as a table. Bytes are of
+        """What was planned and measured, of the plan that was used last: a dict, which prints as a table. Bytes are of
         storages, of what operators take while they run, and on a card of what its allocator has given beside these; `gap`:
         how far the predicted time is above what no plan can be faster than."""
         planned = self._current
         if planned is None:
-            return _say.Summary(is_planned=False, steps=self._n_steps)
+            return _say.Summary(is_planned=False, steps=self._n_steps, steps_unlike=self._n_unlike, plans=len(self._plans))
         plan = planned.fit.plan
         return _say.Summary({
             "is_planned": True, "steps": self._n_steps, "steps_unlike": self._n_unlike, "plans": len(self._plans),

@@ -372,7 +372,7 @@ class Follower:
                 if number in self._table:
                     self._table[number] = self._storage_written(repeat, args, kwargs, number), version
                     self._own.discard(number)
-        is_alike = not entry.births or self._note_births(i, entry, tensors_in(result))
+        is_alike = not entry.births and not entry.empties or self._note_births(i, entry, tensors_in(result))
         if not is_alike or self._is_too_large:
             self._lose(is_compared=is_alike)
             self._note_lost(repeat, args, kwargs, result)
@@ -420,6 +420,8 @@ class Follower:
 
     def _note_births(self, i, entry, tensors):
         """Whether the results are those of the recorded step."""
+        if any(at < len(tensors) and is_plain(tensors[at]) and tensors[at].untyped_storage().nbytes() > 0 for at in entry.empties):
+            return False
         for at, number in entry.births:
             if at >= len(tensors) or not is_plain(tensors[at]):
                 return False

@@ -13,6 +13,7 @@ import weakref
 
 import torch
 
+from ._interrupts import held, watched
 from ._tensors import n_tensors_over
 
 _LOOKS = {getattr(torch.Tensor, name).__get__ for name in (
@@ -131,7 +132,7 @@ class Guard:
                 hook.remove()
 
     def bring(self, tensor):
-        with self._lock:
+        with watched(), held(), self._lock:
             self._unmark(tensor)
             self._pager.touch([tensor])
             self._pager.wrote(tensor)  # perhaps; nobody looks at that

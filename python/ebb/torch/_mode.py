@@ -13,6 +13,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _get_current_dispatch_mode_stack
 
+from ._interrupts import held
 from ._tensors import CHANGED, in_backward
 
 active = {}  # {id of a Budget's optimizer: the mode of the step that runs}
@@ -35,7 +36,7 @@ class Mode(TorchDispatchMode):
 
     def __init__(self, doer):
         super().__init__()
-        self.doer = doer
+        self.doer, self._held = doer, held()
         _install()
 
     def __enter__(self):
@@ -51,16 +52,17 @@ class Mode(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             if id(func) in self.doer.unseen:
                 return func(*args, **kwargs or {})
-            return self.doer.dispatch(func, types, args, kwargs or {})
+            with self._held:
+                return self.doer.dispatch(func, types, args, kwargs or {})
 
     def pack(self, tensor):
         """What stays a tensor gets its version with it, which PyTorch does not look at where there are hooks."""
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), self._held:
             saved = self.doer.pack(tensor)
             return (saved, saved._version) if isinstance(saved, torch.Tensor) else saved
 
     def unpack(self, saved):
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), self._held:
             if type(saved) is tuple:
                 saved, version = saved
                 if saved._version != version:
@@ -68,7 +70,7 @@ class Mode(TorchDispatchMode):
             return self.doer.unpack(saved)
 
     def touch(self, tensor):
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), self._held:
             self.doer.touch(tensor)
 
     def leave(self):

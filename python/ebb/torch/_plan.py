@@ -91,6 +91,11 @@ class _Probe:
             self._least.timed(self._layouts[self._least.layout], self._machine)
         return self._least
 
+    @property
+    def least_bytes(self):
+        """A plan for another budget may need less than the one for the least."""
+        return min(found.peak_bytes for found in (self.least, *self._points))
+
     def fits(self, budget_bytes):
         return self.plain_bytes <= budget_bytes or self._fit(budget_bytes) is not None
 
@@ -115,7 +120,7 @@ class _Probe:
         return Point(budget_bytes, best, self.plain_s)
 
     def curve(self, n):
-        least, most = self.least.peak_bytes, self.plain_bytes
+        least, most = self.least_bytes, self.plain_bytes
         budgets = sorted({least + (most - least) * i // max(1, n - 1) for i in range(n)})
         return [self.point(budget) for budget in budgets]
 
@@ -251,10 +256,10 @@ def _answer(question, teller, n_bytes, share, batch, curve, has_batches):
     teller.begin("plan", f"planning for the least budget{f' and {n_budgets} more' if n_budgets else ''}")
     at, points = probe.point(n_bytes), probe.curve(curve)
     devices = probe.fakes.devices or {"cpu"}
-    return Answer(plain_bytes=probe.plain_bytes, plain_s=probe.plain_s, least_bytes=probe.least.peak_bytes,
+    return Answer(plain_bytes=probe.plain_bytes, plain_s=probe.plain_s, least_bytes=probe.least_bytes,
                   budget_bytes=n_bytes, fits=None if n_bytes is None else at is not None,
                   needs_plan=n_bytes is not None and probe.plain_bytes > n_bytes, at=at, curve=points, batch=batch,
                   largest_batch=largest, largest_plain_batch=largest_plain,
-                  hint=question.hint(probe.least.peak_bytes) if n_bytes is not None and at is None else None,
+                  hint=question.hint(probe.least_bytes) if n_bytes is not None and at is None else None,
                   is_nominal=question.machine.is_nominal, device=", ".join(sorted(devices)),
                   computed_on=", ".join(sorted(devices - probe.fakes.moved | ({"cpu"} if probe.fakes.moved else set()))))

@@ -21,20 +21,20 @@ _MIN_ABSENCE = 64  # entries between two uses of what nobody owns, below which i
 
 class Entry:
     """What happened at one moment. versions: {storage: version} of what an operator reads; `updates` it writes in
-    place; `births`: (number of the result, storage). `inside_bytes`: the most that it takes beside its results while it
+    place; `births`: (number of the result, storage); `empties`: numbers of results of 0 bytes. `inside_bytes`: the most that it takes beside its results while it
     runs; `kept_bytes`: what autograd may keep beside them to the end of the step. `random_bytes`: the random state that it
     needs to be computed again; 0: it draws no random numbers. `ns`: how long it took; `estimated_ns`: how long it takes
     by what it does, whatever else the machine is at. `is_exact`: it may be computed again. `gone`: of what
     autograd saves, the entry by which it has let go of it; None: it has not. `gradient_bytes`: of all gradients before the
     entry; None: they were not counted."""
     __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "estimated_ns", "is_exact", "storage",
-                 "version", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes",
+                 "empties", "version", "pack", "is_view", "gone", "inside_bytes", "kept_bytes", "random_bytes",
                  "gradient_bytes")
 
     def __init__(self, kind, is_backward):
         self.kind, self.is_backward = kind, is_backward
         self.func = self.shapes = self.storage = self.version = self.pack = None
-        self.versions, self.updates, self.births, self.ns, self.gone = {}, [], [], 0, None
+        self.versions, self.updates, self.births, self.empties, self.ns, self.gone = {}, [], [], (), 0, None
         self.estimated_ns = 0
         self.inside_bytes = self.kept_bytes = self.random_bytes = 0
         self.is_exact = self.is_view = False

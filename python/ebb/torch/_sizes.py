@@ -147,13 +147,18 @@ def _grown_entry(entry, share):
     return found
 
 
+def _numel(shape):
+    """-1: a nested tensor's, of which some sizes are none."""
+    return math.prod(shape) if all(type(n) is int for n in shape) else -1
+
+
 def _larger_entry(a, b):
     entry = copy.copy(a)
     for name in _GROWING:
         setattr(entry, name, max(getattr(a, name), getattr(b, name)))
     entry.is_exact = a.is_exact and b.is_exact
     if a.shapes is not None:
-        entry.shapes = [max(pair, key=torch.Size.numel) if isinstance(pair[0], torch.Size) else pair[0]
+        entry.shapes = [max(pair, key=_numel) if isinstance(pair[0], torch.Size) else pair[0]
                         for pair in zip(a.shapes, b.shapes)]
     entry.gone = None if None in (a.gone, b.gone) else max(a.gone, b.gone)
     return entry

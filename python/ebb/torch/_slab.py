@@ -28,8 +28,20 @@ class _File:
     that made the file does not write any more, and makes a file of its own to write."""
 
     def __init__(self, folder):
-        self._file, self._process = tempfile.TemporaryFile(dir=folder, buffering=0), os.getpid()
+        self._folder, self._process = folder, os.getpid()
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)
+        except OSError as error:
+            raise self._refused(error) from None
         self._writes, self._n_writes = mmap.mmap(-1, 8), 0  # how often it was written: known to all processes, to this one
+
+    def _refused(self, error):
+        return OSError(error.errno, f"{error.strerror}: ebb moves tensors to a file in {os.fspath(self._folder)!r}; another folder: "
+                       "spill=\"/a/folder\"")
+
+    def __del__(self):
+        if hasattr(self, "_file"):
+            self._file.close()
 
     def is_own(self):
         return self._process == os.getpid()
@@ -38,7 +50,10 @@ class _File:
         self._n_writes += 1
         self._writes[:] = self._n_writes.to_bytes(8, "little")
         while left:
-            n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
+            try:
+                n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
+            except OSError as error:
+                raise self._refused(error) from None
             left, offset = left[n:], offset + n
 
     def read(self, left, offset):
@@ -270,7 +285,7 @@ class _Slot:
             try:
                 wait(self.copy)
             except Exception as error:
-                self.error = error.with_traceback(None)  # which would keep all that the step has
+                self.error = copy.copy(error)  # without its traceback, which would keep all that the step has
             self.copy = None
             self.slab.end(self)
             self.storage = None

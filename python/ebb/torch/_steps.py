@@ -244,6 +244,8 @@ class Recorder:
                 if number is not None:
                     entry.births.append((i, number))
                     self._note_use(tensor.untyped_storage())
+                elif not repeat.is_view:
+                    entry.empties += i,
         if repeat.operator.is_collective:
             self._share([tensor for tensor, _, is_written in taken if is_written] + tensors_in(result))
         entry.inside_bytes = max(0, most_bytes - (self.live_bytes - live_bytes))

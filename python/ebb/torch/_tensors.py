@@ -49,7 +49,7 @@ def is_plain(tensor):
     known = _plain_keys.get(keys)
     if known is None:
         known = _plain_keys[keys] = tensor.layout == torch.strided and not tensor.is_conj() and not tensor.is_neg() and \
-            not tensor.is_quantized and tensor.device.type != "meta"
+            not tensor.is_quantized and not tensor._is_zerotensor() and tensor.device.type != "meta"
     return known
 
 
