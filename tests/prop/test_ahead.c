@@ -126,7 +126,7 @@ static void test_memory(void **state) {
     begin(&q, FIRST);
     ebb_plan *alone = ask(&q, 1, &st);
     for (int round = 0; round < 20 && !has_failed; round++) { /* on a busy processor one thread may do all */
-        for (size_t at = 0; at < 2000; at = 1 + 4 * at) { /* the first: nothing fails */
+        for (size_t at = 0; at < 2000; at = 1 + 4 * at) {     /* the first: nothing fails */
             q.mem.fail_at = at;
             atomic_store(&q.mem.n_others, 0);
             ebb_plan *plan = ask(&q, 3, &st);
