@@ -245,6 +245,23 @@ def empty_at_first():
     verdict("empty results that are not empty later: the step is unlike", n_unlike == 1, n_unlike)
 
 
+def larger_after_small():
+    """Steps with a larger batch after smaller ones: gradients of the step before do not come back only to go."""
+    training = Training("100%", True)
+    training.train(2)
+    budget = int(0.6 * 4 * sum(4 * parameter.numel() for parameter in training.model.parameters()))
+    training = Training(budget, True)
+    for i in range(7):
+        with training.fit.step():
+            training.optimizer.zero_grad()
+            x = torch.randn(8 if i < 3 else 2 * WIDTH, WIDTH, generator=torch.Generator().manual_seed(i))
+            training.model(x).square().sum().backward()
+            training.optimizer.step()
+            del x
+    told = training.fit.summary()
+    verdict("a larger batch after small ones: within the budget", told["peak_measured_bytes"] <= told["budget_bytes"], told)
+
+
 def tensors_without_memory():
     """Forward-mode derivatives have zeros that no memory is behind."""
     training = Training("100%", spill=None, optimizer=torch.optim.SGD)
@@ -374,6 +391,7 @@ def main():
     interrupted()
     interrupted_at_random()
     empty_at_first()
+    larger_after_small()
     tensors_without_memory()
     compiled()
     no_plan_for_more()

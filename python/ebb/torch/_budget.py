@@ -32,6 +32,7 @@ _MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a p
 _STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
 _MAX_LOST = 2  # steps that left a plan before any followed it to its end; then steps are not measured any more
+_MAX_MENDED = 2  # times that a plan is made anew because a step had more than it says
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
 _ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
@@ -360,6 +361,24 @@ class Budget:
             raise
         return True
 
+    def _make_room(self, planned):
+        """A step that had more than its plan says, and than the budget, is planned with so much less room."""
+        excess = planned.peak_measured_bytes - planned.peak_bytes
+        if planned.peak_measured_bytes <= planned.budget_bytes or excess <= 0 or planned.n_mended == _MAX_MENDED:
+            return
+        planned.n_mended += 1
+        more_bytes = planned.more_bytes + excess
+        try:
+            fit = self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes)
+        except DoesNotFit:
+            warnings.warn(f"ebb: a step had {planned.peak_measured_bytes} bytes, {planned.peak_measured_bytes - planned.budget_bytes} "
+                          "above its budget, and there is no plan with less", stacklevel=2)
+            return
+        finally:
+            self._teller.end()
+        planned.more_bytes, planned.peak_measured_bytes, planned.n_followed = more_bytes, None, -1  # the next one is measured, too
+        planned.take(fit)
+
     def _other(self, known_by):
         """What does a step whose first moment is this one and not that of the plan that was taken; None: nothing does."""
         gradient_bytes = self._gradient_bytes()
@@ -466,7 +485,7 @@ class Budget:
         if roomier is not None:
             yield f"with ebb.torch.Budget({roomier[0]}) a step should take {roomier[1]:.2f} times as long as with the least"
         if not self._has_tier:
-            yield 'less may do with spill="ram" or spill="/a/folder", where tensors may move to'
+            yield 'less may do with spill="/a/folder", where tensors may move to (or "ram", which makes the process no smaller)'
         elif not self._owned.may_leave:
             yield "less may do with model=model, optimizer=optimizer: what they hold may then move, too"
 
@@ -487,6 +506,7 @@ class Budget:
             return
         if doer.measured is not None and (doer.n_seen > 0 or doer.is_whole()):
             planned.peak_measured_bytes = max(planned.peak_measured_bytes or 0, doer.measured.peak + planned.outside_bytes)
+            self._make_room(planned)
         if not doer.is_whole():  # it ended early, so the next one is measured, too
             return
         planned.n_followed += 1

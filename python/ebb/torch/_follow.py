@@ -23,6 +23,7 @@ from ..planning import AGAIN, DROP, IN, OUT
 from . import _inside, _schedule
 from ._bytes import Bytes
 from ._operators import tensors_in
+from ._owned import GRADIENT
 from ._pager import Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry
 from ._room import Room
@@ -107,8 +108,9 @@ class Follower:
     def begin(self, owned=None, measured=None):
         """Before anything runs, what is away is what the plan says. owned: gives {key of a storage: (storage, owner, tensors)}."""
         if self._pager is not None:
+            found = {owner: storage for storage, owner, _ in owned().values()}
             if self._recording.lasting or self._schedule.away:
-                self._find_pages({owner: storage for storage, owner, _ in owned().values()})
+                self._find_pages(found)
             self._pager.asked = self._note_return
             if self.is_lost:
                 self._recent = Recent(self._pager)
@@ -117,7 +119,7 @@ class Follower:
                 leaves = {page for number, page in self._pages.items() if number in self._schedule.away}
                 for page in leaves:
                     self._leave(page)
-                for page in {*self._pager.away.values()} - leaves:
+                for page in {*self._pager.away.values()} - leaves - self._of_the_step_before(found):
                     self._pager.back(page)
                 self.rests = self._recording.rests
                 self.is_guarded = self._recording.is_whole or bool(self._pager.away) and not self.rests
@@ -140,6 +142,13 @@ class Follower:
                 self.is_lost = True
                 return
             self._note_page(number, self._pager.page(found))
+
+    def _of_the_step_before(self, found):
+        """Pages of gradients that were gone when the recording began, at the first moment: they may go without coming back."""
+        if not self._recording.is_whole:
+            return set()
+        return {page for page in (self._pager.page(storage) for owner, storage in found.items() if owner[0] == GRADIENT)
+                if page not in self._number_of}
 
     def _note_page(self, number, page):
         self._pages[number], self._number_of[page] = page, number

@@ -21,7 +21,7 @@ class Planned:
         self.plain_bytes, self.budget_bytes = plain_bytes, budget_bytes
         self.outside_bytes, self.early_bytes, self.more_bytes = outside_bytes, early_bytes, 0
         self.take(fit)
-        self.key, self.step_s, self.peak_measured_bytes, self.n_followed, self.n_lost = key, None, None, 0, 0
+        self.key, self.step_s, self.peak_measured_bytes, self.n_followed, self.n_lost, self.n_mended = key, None, None, 0, 0, 0
 
     def take(self, fit):
         self.recording, self.fit, self.spare_bytes = fit.schedule.recording, fit, _schedule.spare_bytes(fit.schedule)
