@@ -553,7 +553,7 @@ def refusals():
     verdict("a budget that is too small", lines[:1] == ["ebb.torch.DoesNotFit: ebb: no plan keeps this step within 1000 bytes"],
             lines)
     verdict("the least is what to type next", any(f"ebb.torch.Budget({least})" in line for line in lines), least, lines)
-    verdict("then somewhere to move to", 'spill="ram"' in lines[-1], lines)
+    verdict("then somewhere to move to", 'spill="/a/folder"' in lines[-1], lines)
     inside, lines = refused("ram", False)
     verdict("then the model and the optimizer", "model=model, optimizer=optimizer" in lines[-1] and inside <= least, lines)
     everything, lines = refused("ram", True)
