@@ -258,6 +258,28 @@ def larger_after_small():
     verdict("a larger batch after small ones: within the budget", told["peak_measured_bytes"] <= told["budget_bytes"], told)
 
 
+def complex_parameters():
+    """They stay, as their uses through conjugates are not seen. The step follows its plan."""
+    model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(WIDTH, WIDTH, dtype=torch.complex64), nn.Tanh())])
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9)
+
+    def train(budget):
+        fit = ebb.torch.Budget(budget, model, optimizer, folder, 0, True)
+        for i in range(5):
+            with fit.step():
+                optimizer.zero_grad()
+                model(torch.ones(WIDTH, WIDTH, dtype=torch.complex64)).abs().square().mean().backward()
+                optimizer.step()
+        return fit.summary()
+    try:
+        train("10%")
+        verdict("complex parameters: too little is refused", False)
+    except ebb.torch.DoesNotFit as error:
+        told = train(error.least_bytes)
+        verdict("complex parameters: the least is kept", told["steps_unlike"] == 0 and told["moved_out_bytes"] > 0 and
+                told["peak_measured_bytes"] <= told["budget_bytes"], told)
+
+
 def tensors_without_memory():
     """Forward-mode derivatives have zeros that no memory is behind."""
     training = Training("100%", spill=None, optimizer=torch.optim.SGD)
@@ -388,6 +410,7 @@ def main():
     interrupted_at_random()
     empty_at_first()
     larger_after_small()
+    complex_parameters()
     tensors_without_memory()
     compiled()
     no_plan_for_more()

@@ -83,7 +83,7 @@ class Owned:
         """{key of a storage: (storage, name, its tensors)} of all that may leave."""
         found = {}
         for name, tensor in self.tensors() if self.may_leave else ():
-            if self._knows(tensor):
+            if self._knows(tensor) and not tensor.is_complex():  # its uses through conjugates are not seen
                 storage = tensor.untyped_storage()
                 if storage._cdata in found:
                     if all(tensor is not known for known in found[storage._cdata][2]):
