@@ -218,7 +218,7 @@ def main():
             verdict(f"{title}: within the plan, which is within the budget", all(
                 one["peak_measured_bytes"] - late <= one["peak_planned_bytes"] <= one["budget_bytes"] for _, one in told), told)
             verdict(f"{title}: the plan is followed", all(
-                one["recomputed_ops"] or one["moved_out_bytes"] for _, one in told), told)
+                (one["recomputed_ops"] or one["moved_out_bytes"]) and one["steps_unlike"] <= 1 for _, one in told), told)
     for word in REFUSED:
         told = ask(word)
         verdict(f"{word}: refused in one line", all(good for good, _ in told), told)
