@@ -85,6 +85,12 @@ def check_spill(spill, words):
             "a file" if is_file else "no folder that exists"))
 
 
+@functools.cache
+def _keep_compiler_out():
+    """Else it compiles ebb's own functions where a compiled model calls an operator."""
+    sys.modules["torch._dynamo"].trace_rules.add("ebb.torch")
+
+
 def is_running():
     """Whether a step of a Budget runs on this thread."""
     return getattr(_running, "budget", None) is not None
@@ -247,17 +253,15 @@ class Budget:
         if self._guard is None:
             return
         self._guard.end()
+        self._pager.count = self._pager.asked = None
+        owned = self._owned.storages() if self._pager.away or self._pager.coming else {}
         try:
             self._pager.settle()
-            self._pager.count = self._pager.asked = None
-            owned = self._owned.storages() if self._pager.away else {}
             for key, page in tuple(self._pager.away.items()):
                 if key not in owned:
                     self._pager.back(page)
         finally:
-            self._pager.count = self._pager.asked = None
             self._pager.distrust()
-            owned = self._owned.storages() if self._pager.away else {}
             self._guard.begin(owned, self._owned.parameters() if owned else ())
 
     def put_away(self):
@@ -299,8 +303,8 @@ class Budget:
 
     def _recorder(self):
         refuse_unseen(self._pager is not None)
-        if "torch._dynamo" in sys.modules:  # else it compiles ebb's own functions where a compiled model calls an operator
-            sys.modules["torch._dynamo"].trace_rules.add("ebb.torch")
+        if "torch._dynamo" in sys.modules:
+            _keep_compiler_out()
         if not _inside.can_see():
             warnings.warn(f"ebb: {_inside.why_unseen()} while a step is recorded, so what operators take while they run is not in "
                           "the plan", stacklevel=2)
@@ -351,15 +355,16 @@ class Budget:
         more_bytes = live_bytes - planned.early_bytes - _schedule.first_bytes(planned.fit.schedule)
         if more_bytes <= planned.more_bytes:
             return False
-        before, planned.more_bytes = planned.more_bytes, more_bytes
-        if planned.peak_bytes <= planned.budget_bytes:
+        if planned.peak_bytes - planned.more_bytes + more_bytes <= planned.budget_bytes:
+            planned.more_bytes = more_bytes
             return False
-        try:
-            planned.take(self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes))
-        except DoesNotFit:
-            planned.more_bytes = before  # so that the next step does not follow this plan either
-            raise
+        self._plan_beside(planned, more_bytes)
         return True
+
+    def _plan_beside(self, planned, more_bytes):
+        """Make a plan anew with so many bytes beside it. DoesNotFit leaves the old one as it is."""
+        planned.take(self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes))
+        planned.more_bytes = more_bytes
 
     def _make_room(self, planned):
         """A step that had more than its plan says, and than the budget, is planned with so much less room."""
@@ -367,17 +372,14 @@ class Budget:
         if planned.peak_measured_bytes <= planned.budget_bytes or excess <= 0 or planned.n_mended == _MAX_MENDED:
             return
         planned.n_mended += 1
-        more_bytes = planned.more_bytes + excess
         try:
-            fit = self._fit(planned.recording.of(ALL), planned.plain_bytes, planned.outside_bytes + more_bytes)
+            self._plan_beside(planned, planned.more_bytes + excess)
+            planned.peak_measured_bytes, planned.n_followed = None, -1  # the next one is measured, too
         except DoesNotFit:
             warnings.warn(f"ebb: a step had {planned.peak_measured_bytes} bytes, {planned.peak_measured_bytes - planned.budget_bytes} "
                           "above its budget, and there is no plan with less", stacklevel=2)
-            return
         finally:
             self._teller.end()
-        planned.more_bytes, planned.peak_measured_bytes, planned.n_followed = more_bytes, None, -1  # the next one is measured, too
-        planned.take(fit)
 
     def _other(self, known_by):
         """What does a step whose first moment is this one and not that of the plan that was taken; None: nothing does."""

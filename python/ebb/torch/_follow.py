@@ -108,8 +108,9 @@ class Follower:
     def begin(self, owned=None, measured=None):
         """Before anything runs, what is away is what the plan says. owned: gives {key of a storage: (storage, owner, tensors)}."""
         if self._pager is not None:
-            found = {owner: storage for storage, owner, _ in owned().values()}
+            found = {}
             if self._recording.lasting or self._schedule.away:
+                found = {owner: storage for storage, owner, _ in owned().values()}
                 self._find_pages(found)
             self._pager.asked = self._note_return
             if self.is_lost:

@@ -39,9 +39,13 @@ def _handle(number, frame):
         _handlers[number](number, frame)
 
 
+def _is_main():
+    return threading.current_thread() is threading.main_thread()
+
+
 def held():
     """Within it signals wait."""
-    return _held if threading.current_thread() is threading.main_thread() else contextlib.nullcontext()
+    return _held if _is_main() else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -50,7 +54,7 @@ def watched():
     watched = {}
     try:
         with held():
-            for number in _NUMBERS if threading.current_thread() is threading.main_thread() else ():
+            for number in _NUMBERS if _is_main() else ():
                 handler = signal.getsignal(number)
                 if callable(handler) and handler is not _handle:
                     watched[number] = _handlers[number] = handler
