@@ -47,4 +47,6 @@ def main(path, budget):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: {sys.argv[0]} digits.csv.gz BUDGET")
     main(*sys.argv[1:])

@@ -96,6 +96,8 @@ LONG = [("gpt", "", 40, True), ("vit", "bf16", 60, True), ("unet", "", 60, False
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if unknown := set(wanted) - set(NETS):
+        sys.exit(f"no network is called {', '.join(sorted(unknown))}")
     for net, step, share, has_file in MATRIX if wanted else LONG if "EBB_TEST_ALL" in os.environ else QUICK:
         if not wanted or net in wanted:
             case(net, step, share, folder if has_file else None)

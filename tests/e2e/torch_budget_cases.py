@@ -14,6 +14,7 @@ import gc
 import io
 import json
 import os
+import pickle
 import sys
 import threading
 import traceback
@@ -519,10 +520,16 @@ def misuse():
     raises("a model that is none", TypeError, "model", lambda: ebb.torch.Budget("1GiB", model=3))
     raises("an optimizer that is none", TypeError, "optimizer", lambda: ebb.torch.Budget("1GiB", optimizer=3))
     fit, other = ebb.torch.Budget("1GiB"), ebb.torch.Budget("1GiB")
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        raises(f"a Budget for {copied.__module__}.{copied.__name__}", TypeError, "can't be copied", lambda: copied(fit))
 
     def nest(inner):
         with fit.step(), inner.step():
             pass
+    around = fit.step()
+    for _ in range(2):
+        with around:
+            raises("a step in itself", RuntimeError, "running already", around.__enter__)
     raises("a step in a step", RuntimeError, "running already", lambda: nest(fit))
     raises("a step in another Budget's", RuntimeError, "running already", lambda: nest(other))
     found = []

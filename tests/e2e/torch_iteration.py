@@ -201,6 +201,8 @@ def check_programs():
 def main():
     torch.set_num_threads(1)
     wanted = sys.argv[3:] or (CASES if ALL else QUICK)
+    if unknown := set(wanted) - set(CASES):
+        sys.exit(f"no case is called {', '.join(sorted(unknown))}")
     for name, case in CASES.items():
         if name in wanted:
             case(name)

@@ -354,6 +354,16 @@ def check_interrupts():
     verdict("interrupted anywhere", n_cut > 10, n_cut, stop_at)
 
 
+def check_not_begun():
+    recorder = ebb.torch.record(path)
+    verdict("no bytes before it records", recorder.live_bytes == recorder.peak_bytes == 0)
+    try:
+        recorder.mark_iteration()
+        verdict("no iteration ends before it records", False)
+    except RuntimeError as error:
+        verdict("no iteration ends before it records", str(error).startswith("ebb: "), error)
+
+
 def check_nested():
     inner_path = path + ".inner"
     with ebb.torch.record(path) as outer:
@@ -566,6 +576,7 @@ def main():
     check_exception()
     check_refusals_words()
     check_interrupts()
+    check_not_begun()
     check_nested()
     check_says()
     check_views_and_places()

@@ -70,8 +70,8 @@ class record(TorchDispatchMode):
         self._quiet = quiet
         self._lock, self._process = threading.RLock(), None  # the one that records; a child's file is its parent's
 
-    live_bytes = property(lambda self: self._ledger.live_bytes)
-    peak_bytes = property(lambda self: self._ledger.peak_bytes)
+    live_bytes = property(lambda self: self._ledger.live_bytes if self._ledger else 0)
+    peak_bytes = property(lambda self: self._ledger.peak_bytes if self._ledger else 0)
 
     def __enter__(self):
         if self._ledger is not None:
@@ -95,6 +95,8 @@ class record(TorchDispatchMode):
 
     def mark_iteration(self):
         """An iteration ends here, and from now on only at such calls."""
+        if self._ledger is None:
+            raise RuntimeError("ebb: mark_iteration is called while it records, inside of the `with`")
         self._try(self._iterations.mark)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

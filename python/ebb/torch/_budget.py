@@ -2,9 +2,6 @@
 """`Budget`: an eager training step that is recorded, planned by libebb, and followed."""
 import contextlib
 import functools
-import numbers
-import os
-import re
 import sys
 import tempfile
 import threading
@@ -15,7 +12,7 @@ import weakref
 import torch
 
 from .. import planning
-from . import _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
+from . import _arguments, _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
 from ._bytes import Bytes
 from ._interrupts import held, watched
 from ._kinds import Kinds
@@ -27,7 +24,6 @@ from ._recording import ALL, Recording
 from ._slab import Slab
 from ._tensors import n_tensors_over
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _MAX_RECORDED, _MAX_GROWN = 16, 32  # steps that are recorded, and for which a plan is made anew ...
 _STEPS_FOR_ONE_MORE = 50  # ... and one more of each after so many steps
 _MAX_SMALLER = 8  # recorded steps, after which smaller ones that a plan serves have no plan of their own
@@ -46,43 +42,6 @@ class DoesNotFit(RuntimeError):
     def __init__(self, message, least_bytes):
         super().__init__(message)
         self.least_bytes = least_bytes
-
-
-def bytes_of(text):
-    """(bytes, None) or (None, share) of what a user gives as a budget."""
-    if isinstance(text, numbers.Integral) and not isinstance(text, bool):
-        if text > 0:
-            return int(text), None
-    elif isinstance(text, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|[kKmMgG]?i?[bB]?)\s*", text)
-        if found is not None and float(found[1]) > 0:
-            if found[2] == "%":
-                return None, float(found[1]) / 100
-            unit = _UNITS.get(found[2].upper())
-            if unit is not None and float(found[1]) * unit >= 1 and (unit > 1 or "." not in found[1]):
-                return int(float(found[1]) * unit), None
-    raise ValueError(f"ebb: a budget is a number of bytes, \"6GiB\" or \"60%\", not {text!r}")
-
-
-def bytes_or_share(text):
-    """bytes_of, where a share above all would do nothing."""
-    n_bytes, share = bytes_of(text)
-    if share is not None and share > 1:
-        raise ValueError(f"ebb: a budget of {text!r} is more than a step needs; give at most \"100%\", or bytes")
-    return n_bytes, share
-
-
-def check_spill(spill, words):
-    """ValueError, unless it is None, a folder, or one of these words."""
-    if spill is None or isinstance(spill, str) and spill in words:
-        return
-    listed = ", ".join(f'"{word}"' for word in words[:-1]) + f' or "{words[-1]}"'
-    if not isinstance(spill, (str, os.PathLike)):
-        raise ValueError(f"ebb: spill is a folder, {listed}, not {spill!r}")
-    if not os.path.isdir(spill):
-        is_file = os.path.exists(spill)
-        raise ValueError(f"ebb: spill is a folder, {listed}, and {os.fspath(spill)!r} is " + (
-            "a file" if is_file else "no folder that exists"))
 
 
 @functools.cache
@@ -109,6 +68,21 @@ def _found(fit):
         f"move out and {fit.plan.n_recomputed_steps} operators run again"
 
 
+class _Around(contextlib.ContextDecorator):
+    """A step, and each other one for which it is entered again."""
+
+    def __init__(self, around):
+        self._around, self._within = around, None
+
+    def __enter__(self):
+        within = self._around()
+        within.__enter__()
+        self._within = within
+
+    def __exit__(self, *error):
+        return self._within.__exit__(*error)
+
+
 class Budget:
     """Keep training steps within a budget of memory, with the same bits.
 
@@ -132,14 +106,13 @@ class Budget:
     One Budget serves one training loop, on one thread."""
 
     def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1, quiet=False):
-        self._bytes, self._share = bytes_or_share(budget)
-        if model is not None and not isinstance(model, torch.nn.Module):
-            raise TypeError(f"ebb: model is a torch.nn.Module, not {type(model).__name__}")
-        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
-        check_spill(spill, ("ram", "none"))
-        if not isinstance(effort, int) or isinstance(effort, bool) or effort < 0:
-            raise ValueError(f"ebb: effort is a whole number from 0 up, not {effort!r}")
+        self._bytes, self._share = _arguments.bytes_or_share(budget)
+        if model is not None:
+            _arguments.check_model(model)
+        if optimizer is not None:
+            _arguments.check_optimizer(optimizer)
+        _arguments.check_spill(spill, ("ram", "none"))
+        _arguments.check_effort(effort)
         self._asked, self._teller = budget, _say.Teller(quiet)
         self._spill, self._effort = None if spill == "none" else spill, effort
         self._has_tier = self._spill is not None or spill is None and torch.cuda.is_available()
@@ -154,9 +127,12 @@ class Budget:
 
     # ---- steps
 
-    @contextlib.contextmanager
     def step(self):
         """Around each training step, from the gradients' reset or the forward pass to the optimizer's step."""
+        return _Around(self._around)
+
+    @contextlib.contextmanager
+    def _around(self):
         if is_running() or not self._lock.acquire(blocking=False):
             raise RuntimeError("ebb: a step of a Budget is running already; steps are not nested or shared by threads")
         with watched():
@@ -537,6 +513,9 @@ class Budget:
         self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)
 
     # ---- what happened
+
+    def __reduce__(self):
+        raise TypeError("ebb: a Budget can't be copied or sent to another process; make one there")
 
     def __repr__(self):
         planned = self._current

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from .. import planning, trace
-from . import _budget, _fit
+from . import _arguments, _budget, _fit
 
 _TANGENTS = None  # the step that parts forward from backward
 _UNKNOWN_SIZE = 4096  # what PyTorch takes for a size that only the data tells
@@ -368,7 +368,8 @@ class Partitioner(CustomPartitionerFn):
     """What torch.compile calls with a joint graph. graphs: what was planned, a dict for each."""
 
     def __init__(self, budget, machine, effort, fuses):
-        self._bytes, self._share = _budget.bytes_of(budget)
+        self._bytes, self._share = _arguments.bytes_or_share(budget)
+        _arguments.check_effort(effort)
         self._machine, self._effort, self._fuses, self.graphs = machine, effort, fuses, []
         self._key = (str(budget), content_of(machine), effort)
 
@@ -476,6 +477,8 @@ def compile(model, budget, backend="inductor", machine=None, effort=1, dynamic=F
 
     backend: "inductor" or "aot_eager". machine: a machine file for the times of operators. effort: of the search for a
     plan (docs/best.md). DoesNotFit is raised by the first call if no plan keeps the budget."""
+    if not callable(model):
+        raise TypeError(f"ebb: model is a torch.nn.Module or a function, not {type(model).__name__}")
     if backend == "inductor":
         partitioner = Partitioner(budget, machine, effort, True)
         how["options"] = {**_inductor_options(how, dynamic), "custom_partitioner_fn": partitioner}

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
     unset_fake_temporarily
 
 from .. import planning
-from . import _budget, _fake, _fit, _say, _schedule
+from . import _arguments, _budget, _fake, _fit, _say, _schedule
 
 _SPILLS = {"none": {}, "ram": {planning.HOST}, "disk": {planning.DISK}}
 _MOST_BATCH = 1 << 20
@@ -161,13 +161,13 @@ def _quiet_log():
 
 class _Question:
     def __init__(self, model, inputs, optimizer, loss, machine, spill, effort, moves_all):
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"ebb: model is a torch.nn.Module, not {type(model).__name__}")
-        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
+        _arguments.check_model(model)
+        if optimizer is not None:
+            _arguments.check_optimizer(optimizer)
         if not callable(loss):
             raise TypeError("ebb: loss is a function of the model and its inputs")
-        _budget.check_spill(spill, tuple(_SPILLS))
+        _arguments.check_spill(spill, tuple(_SPILLS))
+        _arguments.check_effort(effort)
         self.machine = machine if isinstance(machine, planning.Machine) else planning.Machine(machine)
         self._tiers = {tier: self.machine.capacity_bytes(tier) or planning.NO_LIMIT
                        for tier in _SPILLS.get(spill or ("none" if machine is None else "ram"), _SPILLS["disk"])}
@@ -223,7 +223,7 @@ def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine
 
     ValueError, TypeError: wrong use. Budgets that nothing keeps are an answer, not an exception."""
     question = _Question(model, inputs, optimizer, loss, machine, spill, effort, moves_all)
-    n_bytes, share = _budget.bytes_or_share(budget) if budget is not None else (
+    n_bytes, share = _arguments.bytes_or_share(budget) if budget is not None else (
         question.machine.capacity_bytes(planning.DEVICE), None)
     if not isinstance(curve, int) or curve < 0:
         raise ValueError(f"ebb: curve is a number of budgets, not {curve!r}")

@@ -18,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomRuntim
 from torch.utils._pytree import tree_leaves
 
 from .. import planning
-from . import _budget, _compile
+from . import _arguments, _budget, _compile
 
 _N = 12  # plans that are cut, and answers of PyTorch's solver
 
@@ -53,7 +53,8 @@ class KnapsackSolver(CustomKnapsackSolver):
     cut keeps the budget. A graph that cannot be planned is left to PyTorch's solver "dp", with a warning."""
 
     def __init__(self, budget, machine=None, effort=0):
-        self._bytes, share = _budget.bytes_of(budget)
+        self._bytes, share = _arguments.bytes_of(budget)
+        _arguments.check_effort(effort)
         if share is not None:
             raise ValueError(f"ebb: the budget of a KnapsackSolver is in bytes, or \"6GiB\", not {budget!r}")
         self._time, self._effort, self._graphs = RuntimeEstimator(machine), effort, []
