@@ -54,6 +54,9 @@ class Progress(Structure):
     _fields_ = [("tell", c_void_p), ("ctx", c_void_p)]
 
 
+Stop = ctypes.CFUNCTYPE(c_bool, c_void_p)
+
+
 class PlanOptions(Structure):
     _fields_ = [("size_bytes", c_size_t), ("mem", c_void_p), ("policy", c_char_p), ("budget_bytes", c_uint64),
                 ("tier_bytes", c_uint64 * MAX_TIERS), ("algorithms", c_char_p), ("granule_bytes", c_uint64),
@@ -98,6 +101,8 @@ def _open():
     places = [os.path.join(here, *place) for place in _PLACES]
     named = [os.environ["EBB_LIBRARY"]] if "EBB_LIBRARY" in os.environ else [
         os.path.join(place, name) for place in places for name in _NAMES]
+    if "EBB_LIBRARY" in os.environ and not os.path.exists(named[0]):
+        raise OSError(f"ebb: EBB_LIBRARY names {named[0]!r}, which does not exist")
     for path in named:
         if os.path.exists(path):
             return ctypes.CDLL(path)

@@ -14,7 +14,7 @@ import ctypes
 import os
 from ctypes import byref, c_size_t, c_uint32
 
-from . import _lib
+from . import _interrupts, _lib
 
 RUN, AGAIN, OUT, IN, MOVE, DROP = range(6)  # kinds of actions
 EXACT, OTHER_BITS, NEVER = range(3)  # how a step can be repeated
@@ -40,7 +40,7 @@ class Machine:
     """What a plan is made for: a machine file (docs/machine-format.md), or round figures of a desktop."""
 
     def __init__(self, path=None):
-        self._handle, self.is_nominal = None, path is None  # until set_link, which measures
+        self._handle, self.is_nominal = None, path is None
         library = _lib.lib()
         self._handle = _lib.create(library.ebb_machine_load, None, os.fsencode(path)) if path is not None else \
             _lib.create(library.ebb_machine_create, None)
@@ -61,7 +61,7 @@ class Machine:
         return None if n_bytes == NO_LIMIT else n_bytes
 
     def step_ns(self, flops, traffic_bytes):
-        """How long a step takes that nobody measured, by the machine's rates."""
+        """How long a step takes that was not measured, by the machine's rates."""
         choice = _lib.Choice(None, 0, 0, 0, flops, traffic_bytes)
         return _lib.lib().ebb_machine_step_time_ns(self._handle, byref(choice))
 
@@ -125,7 +125,10 @@ class Program:
         for tier, n_bytes in (tier_bytes or {}).items():
             options.tier_bytes[tier] = n_bytes
         handle, no_fit = ctypes.c_void_p(), _lib.NoFit()
-        status = _lib.lib().ebb_plan_make(self._handle, machine._handle, byref(options), byref(handle), byref(no_fit))
+        stop = _lib.Stop(lambda _: _interrupts.is_waiting())
+        options.stop = ctypes.cast(stop, ctypes.c_void_p)
+        with _interrupts.watched(), _interrupts.held():  # a signal ends the search, and is handled then
+            status = _lib.lib().ebb_plan_make(self._handle, machine._handle, byref(options), byref(handle), byref(no_fit))
         if status == _lib.E_NO_FIT:
             raise NoFit(_lib.last_error(), no_fit.least_budget_bytes)
         _lib.check(status)

@@ -16,6 +16,7 @@ torch_python 'import torch; torch._C._current_graph_task_id, torch.UntypedStorag
 "$python" -W ignore "$root/tests/e2e/torch_budget_state.py" "$work" || status=1
 "$python" -W ignore "$root/tests/e2e/torch_budget_times.py" "$work" || status=1
 "$python" -W ignore "$root/tests/e2e/torch_budget_failures.py" "$work" || status=1
+"$python" -W ignore "$root/tests/e2e/torch_budget_unseen.py" "$work" || status=1
 if "$python" -c 'import torch.distributed; assert torch.distributed.is_gloo_available()' 2>err; then
     "$python" -W ignore "$root/tests/e2e/torch_budget_ddp.py" "$work" 2>ddp.err || {
         status=1

@@ -14,7 +14,7 @@ import torch
 from .. import planning
 from . import _arguments, _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
 from ._bytes import Bytes
-from ._interrupts import held, watched
+from .._interrupts import held, watched
 from ._kinds import Kinds
 from ._outside import outside_bytes
 from ._owned import STATE, Owned, refuse_unseen
@@ -44,7 +44,7 @@ class DoesNotFit(RuntimeError):
         self.least_bytes = least_bytes
 
 
-@functools.cache
+@functools.lru_cache(None)
 def _keep_compiler_out():
     """Else it compiles ebb's own functions where a compiled model calls an operator."""
     sys.modules["torch._dynamo"].trace_rules.add("ebb.torch")
@@ -199,8 +199,9 @@ class Budget:
     # ---- what may leave by itself
 
     def _watch_data(self, doer):
-        """In a step in which something may be away, it also comes back for what is not an operator."""
-        if (doer.is_guarded or doer.rests) and not self._has_data:
+        """In a step in which something may be away, it also comes back for what is not an operator, and in a recorded one that is
+        noted."""
+        if (doer.is_guarded or doer.rests or isinstance(doer, _steps.Recorder)) and not self._has_data:
             self._has_data = True
             self._within.enter_context(Data(_running.step))
 
@@ -242,11 +243,9 @@ class Budget:
 
     def put_away(self):
         """Between steps: what the model and the optimizer hold leaves, until it is used again."""
-        if is_running():
-            raise RuntimeError("ebb: a step of a Budget is running; what leaves within it is its plan's affair")
-        if self._guard is None:
-            return
-        with watched(), held():
+        with self._between_steps():
+            if self._guard is None:
+                return
             self._begin_owned()
             try:
                 for storage, _, tensors in self._owned.storages().values():
@@ -254,6 +253,25 @@ class Budget:
                         self._pager.out(self._pager.page(storage))
             finally:
                 self._end_owned()
+
+    def bring_back(self):
+        """Between steps: what the model and the optimizer hold comes back, for what uses it without an operator of PyTorch, as a
+        scripted copy does. It leaves again in the next step."""
+        with self._between_steps():
+            if self._guard is None:
+                return
+            self._begin_owned()
+            self._pager.all_back()
+
+    @contextlib.contextmanager
+    def _between_steps(self):
+        if is_running() or not self._lock.acquire(blocking=False):
+            raise RuntimeError("ebb: a step of a Budget is running; call this between steps")
+        try:
+            with watched(), held():
+                yield
+        finally:
+            self._lock.release()
 
     # ---- what does a step
 
@@ -314,7 +332,7 @@ class Budget:
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other,
                                     self._gradient_bytes)
         follower.spare_bytes, follower.limit_bytes = planned.spare_bytes, self._limit_bytes() - planned.more_bytes
-        leavers = functools.cache(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
+        leavers = functools.lru_cache(None)(self._leavers)  # gone with this function: gradients that it names are to be freed in the step
         follower.begin(leavers, Bytes.of_all_tensors if is_measured else None)
         if is_measured and not follower.is_lost and self._finds_more(planned, follower.measured.live):
             follower.measured.close()

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from . import _guard
 from ._estimated import estimated_ns
 from ._operators import tensors_in
 from ._owned import Owned
@@ -43,6 +44,7 @@ class Fakes:
         return device
 
     def tensor(self, real):
+        _guard.lift([real])  # of a Budget, which may have it away between steps
         if type(real) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) or real.layout != torch.strided:
             raise TypeError(f"ebb: a plan is for plain tensors, not {type(real).__name__} of layout {real.layout}")
         with self.mode, torch.no_grad():

@@ -32,7 +32,7 @@ from ._schedule import LAST_DROP
 from ._sizes import are_alike, within
 from ._steps import note_written
 from ._tensors import CHANGED, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, n_modes, over, quietly, \
-    storage_of, without_graph
+    storage_of, version_of, without_graph
 
 
 class _Saved:
@@ -166,7 +166,7 @@ class Follower:
         if not self.is_lost and self._n_optimizer_steps > self._recording.n_optimizer_steps:
             self._lose()
 
-    def touch(self, tensor):
+    def touch(self, tensor, is_handed_out):
         """Its memory is used beside the operators, up to the next moment."""
         storage = storage_of(tensor)
         number = self._number_of.get(self._pager.pages.get(storage._cdata)) if storage is not None else None
@@ -213,7 +213,7 @@ class Follower:
         for number, result in self._results.items():
             tensor = result() if number not in self._watched else None
             if tensor is not None:
-                self._watched[number] = tensor._version
+                self._watched[number] = version_of(tensor)
 
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
@@ -313,8 +313,9 @@ class Follower:
             if self.measured is not None and is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
 
-    def _counted(self, func, args, kwargs):
-        """What an operator gives; what it has at once while it runs is counted, if the step is measured."""
+    def _counted(self, func, args, kwargs, is_again=False):
+        """What an operator gives; what it has at once while it runs is counted, if the step is measured. Nothing that is computed
+        again is kept by autograd."""
         if self.measured is None:
             return func(*args, **kwargs)
         self.measured.bury()
@@ -322,7 +323,7 @@ class Follower:
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
         result, _, most_bytes = _inside.run(func, args, kwargs)
-        self.measured.ran(most_bytes, _inside.kept_bytes(func, args))
+        self.measured.ran(most_bytes, 0 if is_again else _inside.kept_bytes(func, args))
         return result
 
     def _make_ready(self, operator, args, kwargs):
@@ -466,7 +467,7 @@ class Follower:
             number = self._numbers.get(tensor.untyped_storage()._cdata) if is_plain(tensor) else None
             if number is None:
                 kept = _Outside()
-                kept.tensor, kept.version = tensor, tensor._version
+                kept.tensor, kept.version = tensor, version_of(tensor)
                 return kept
             if number not in versions:
                 is_known = False
@@ -483,7 +484,8 @@ class Follower:
         if not is_known:
             return None
         if entry.random_bytes:
-            call.device, call.state = device_of(args), self._random_state(device_of(args))
+            call.device = device_of(args, kwargs)
+            call.state = self._random_state(call.device)
         self._calls[i] = call
         return call
 
@@ -755,7 +757,7 @@ class Follower:
             after = self._random_state(call.device)
             set_random_state(call.device, call.state)
         try:
-            tensors = tensors_in(self._counted(call.func, args, kwargs))
+            tensors = tensors_in(self._counted(call.func, args, kwargs, is_again=True))
         finally:
             self._expected = expected
             if call.state is not None:
@@ -773,7 +775,7 @@ class Follower:
                 self._bring(value.storage, value.version, made)
             return over(storage, value.place)
         if isinstance(value, _Outside):
-            if value.tensor._version != value.version:
+            if version_of(value.tensor) != value.version:
                 raise _was_changed(call)
             if self._pager is not None:
                 self._pager.touch([value.tensor])
@@ -785,7 +787,7 @@ class Follower:
     def _is_spoilt(self, number):
         """Whether the backward pass wrote a storage of the program's own, in a hook that it did not have when it was recorded."""
         tensor = self._results[number]() if number in self._table and number in self._watched and number not in self._own else None
-        return number in self._spoilt or tensor is not None and tensor._version != self._watched[number]
+        return number in self._spoilt or tensor is not None and version_of(tensor) != self._watched[number]
 
     def _take(self, value, written, made):
         """A storage that an operator writes in place once more: of its own, and not to be found at this version."""

@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from ._interrupts import held, watched
+from .._interrupts import held, watched
 from ._tensors import n_tensors_over
 
 _LOOKS = {getattr(torch.Tensor, name).__get__ for name in (

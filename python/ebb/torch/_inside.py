@@ -13,7 +13,7 @@ import torch
 from torch.autograd import ProfilerConfig, ProfilerState
 
 from ._operators import tensors_in
-from ._repeat import repeat_of
+from ._repeat import device_of, repeat_of
 
 _enable, _disable = (getattr(torch.autograd, f"_{what}_profiler_legacy", None) for what in ("enable", "disable"))
 _SLEEP_CYCLES = 400000  # of a card: a fifth of a millisecond, in which the host gives it most operators
@@ -53,7 +53,8 @@ def kept_bytes(func, args):
 
 
 def _timed(func, args, kwargs):
-    device = next((tensor.device for tensor in tensors_in([*args, *kwargs.values()]) if tensor.device.type == "cuda"), None)
+    devices = [*(tensor.device for tensor in tensors_in([*args, *kwargs.values()])), device_of((), kwargs)]
+    device = next((device for device in devices if device.type == "cuda"), None)
     if device is not None:
         return _timed_on_card(func, args, kwargs, device)
     clock_ns = _clock()

@@ -13,7 +13,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _get_current_dispatch_mode_stack
 
-from ._interrupts import held
+from .._interrupts import held
 from ._tensors import CHANGED, in_backward
 
 active = {}  # {id of a Budget's optimizer: the mode of the step that runs}
@@ -69,9 +69,9 @@ class Mode(TorchDispatchMode):
                     raise RuntimeError(CHANGED)
             return self.doer.unpack(saved)
 
-    def touch(self, tensor):
+    def touch(self, tensor, is_handed_out):
         with torch._C.DisableTorchFunction(), self._held:
-            self.doer.touch(tensor)
+            self.doer.touch(tensor, is_handed_out)
 
     def leave(self):
         super().__exit__(None, None, None)
@@ -127,7 +127,7 @@ def _unseen(engine):
     return run
 
 
-@functools.cache
+@functools.lru_cache(None)
 def _install():
     register_optimizer_step_pre_hook(_begin_optimizer)
     register_optimizer_step_post_hook(_end_optimizer)

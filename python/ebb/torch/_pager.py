@@ -249,8 +249,12 @@ _DATA = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torc
          torch.Tensor.__deepcopy__}
 
 
+_HANDS_OUT = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
+              torch.Tensor.storage, torch.Tensor.__dlpack__, torch.Tensor.set_}  # of these: what may write it unseen
+
+
 class Data(TorchFunctionMode):
-    """Within a step: what hands out a tensor's memory beside the operators finds it there. mode: what is told of it."""
+    """Within a step: what uses a tensor's memory beside the operators finds it there. mode: what is told of it."""
 
     def __init__(self, mode):
         super().__init__()
@@ -258,5 +262,5 @@ class Data(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in _DATA and args and isinstance(args[0], torch.Tensor):
-            self._mode.touch(args[0])
+            self._mode.touch(args[0], func in _HANDS_OUT)
         return func(*args, **kwargs or {})

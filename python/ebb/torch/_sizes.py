@@ -35,7 +35,7 @@ def _sizes(shapes, others):
     return [(math.prod(a), math.prod(b)) for a, b in zip(shapes, others) if isinstance(a, kind)]
 
 
-_has_card = functools.cache(torch.cuda.is_available)
+_has_card = functools.lru_cache(None)(torch.cuda.is_available)
 
 
 def begins_alike(recording, known_by, gradient_bytes):

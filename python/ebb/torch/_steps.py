@@ -23,9 +23,9 @@ from ._estimated import estimated_ns
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
-from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
-from ._tensors import CHANGED, alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_plain, is_resident_only, \
-    over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
+from ._repeat import device_of, flags, map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._tensors import CHANGED, alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_overwritten, is_plain, \
+    is_resident_only,     over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
 
 class _Saved:
     """What autograd holds in place of a tensor. is_changed: its bytes were written since."""
@@ -63,6 +63,7 @@ class Recorder:
         self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
         self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
         self._leaves, self._is_over, self._is_updating = [], False, False
+        self._opaque, self._flags, self._last_flags = set(), [], None  # numbers of what is written unseen; (entry, flags); at the end
 
     def __del__(self):
         for key in self._numbers:  # of a step that raised
@@ -122,9 +123,13 @@ class Recorder:
     def end_optimizer(self):
         self._is_updating = False
 
-    def touch(self, tensor):
-        """Its memory is used beside the operators, up to the next moment."""
+    def touch(self, tensor, is_handed_out):
+        """Its memory is used beside the operators, up to the next moment; or from now on, by whom it is handed out to."""
         self._bury()
+        if is_handed_out:
+            self._note_opaque(tensor)
+        if self._pager is None:
+            return
         if not self._entries or self._entries[-1].kind != TOUCH:
             self._entries.append(Entry(TOUCH, in_backward() != -1))
         number = self._number(tensor)
@@ -140,8 +145,22 @@ class Recorder:
         if self._pager is not None:
             self._pager.hold(tensors)
 
+    def _note_opaque(self, tensor):
+        """What the step made is written by what is no operator: a kernel of another library, NumPy, a subclass's operator. It
+        stays, and nothing that reads it is computed again."""
+        storage = storage_of(tensor)
+        number = self._numbers.get(storage._cdata) if storage is not None else None
+        if number is not None and self._storages[number].maker is not None:
+            self._storages[number].is_shared = True
+            self._opaque.add(number)
+
+    def _is_unwritten(self, number):
+        """Whether no operator has written what one has made room for."""
+        maker = self._storages[number].maker
+        return maker is not None and self._version[number] == 0 and repeat_of(self._entries[maker].func).is_unwritten
+
     def _end_shared(self):
-        """What a collective wrote stays from its first moment to its last, also where autograd had saved it before."""
+        """What is written unseen stays from its first moment to its last, also where autograd had saved it before."""
         for storage in self._storages:
             if storage.is_shared:
                 storage.lives[:] = [[storage.lives[0][0], storage.lives[-1][1], False]]
@@ -150,10 +169,13 @@ class Recorder:
                 entry.storage = None
 
     def _forbid_repeats(self):
-        """What the backward pass writes (in a hook) may have been written when an operator that read it would run again."""
-        written = {number for entry in self._entries if entry.is_backward for number in entry.updates}
+        """What the backward pass writes (in a hook) may have been written when an operator that read it would run again; what is
+        written unseen, at any time. With other flags it would be another algorithm."""
+        written = {number for entry in self._entries if entry.is_backward for number in entry.updates} | self._opaque
         for entry in self._entries:
             entry.is_exact = entry.is_exact and written.isdisjoint(entry.versions)
+        for entry, its_flags in self._flags if self._last_flags is not None else ():
+            entry.is_exact = entry.is_exact and its_flags == self._last_flags
 
     def _note_gradients(self, entry):
         """They are counted at the first moment of each kind, for a program may let go of them between any two."""
@@ -218,7 +240,7 @@ class Recorder:
         entry = Entry(OP, in_backward() != -1)
         entry.func, entry.shapes, entry.is_view = func, shapes_of(args, kwargs), repeat.is_view
         self._note_gradients(entry)
-        entry.random_bytes = random_state(device_of(args)).nbytes if repeat.is_random else 0
+        entry.random_bytes = random_state(device_of(args, kwargs)).nbytes if repeat.is_random else 0
         taken = list(repeat.operator.tensors(args, kwargs))
         for tensor, _, is_written in taken:
             number = self._number(tensor)
@@ -226,6 +248,10 @@ class Recorder:
                 entry.versions[number] = self._version[number]
                 if is_written and number not in entry.updates:
                     entry.updates.append(number)
+                elif not is_written and repeat.reads_bytes and self._is_unwritten(number):
+                    self._note_opaque(tensor)
+            elif is_written:
+                self._note_opaque(tensor)
         self._make_ready([tensor for tensor, _, _ in taken])
         if repeat.operator.is_collective and self._pager is not None:
             self._pager.hold([tensor for tensor, _, _ in taken])
@@ -301,6 +327,9 @@ class Recorder:
         """What is needed to run the operator once more; None: it cannot be, or need not."""
         if entry.is_backward or self._is_updating or not all(self._is_plain(tensor) for tensor in tensors):
             return None
+        if any(tensor.is_inference() or is_overwritten(tensor) for tensor in tensors):
+            return None
+        self._flags.append((entry, flags()))
         if any(self._storages[number].maker is None for number in entry.updates) and not repeat.is_batch_norm:
             return None
         args = repeat.arguments(args, kwargs)
@@ -314,7 +343,7 @@ class Recorder:
         def replace(tensor):
             copy = copies.get(tensor.untyped_storage()._cdata)
             return tensor if copy is None else over(copy, geometry(tensor))
-        device = device_of(args)
+        device = device_of(args, kwargs)
         state = random_state(device) if repeat.is_random else None
         kwargs = {name: map_tensors(value, replace) for name, value in kwargs.items()}
         return entry.func, tuple(map_tensors(arg, replace) for arg in args), kwargs, device, state
@@ -369,6 +398,8 @@ class Recorder:
     def pack(self, tensor):
         self._bury()
         number = self._number(tensor)
+        if number is not None and self._is_unwritten(number):
+            self._note_opaque(tensor)
         entry = Entry(PACK, in_backward() != -1)
         self._note_gradients(entry)
         entry.shapes = [tensor.shape]
@@ -400,6 +431,8 @@ class Recorder:
         if self._is_over:  # a graph that outlived its step
             return self._late(saved)
         self._bury()
+        if self._last_flags is None:
+            self._last_flags = flags()
         entry = Entry(UNPACK, in_backward() != -1)
         self._note_gradients(entry)
         if isinstance(saved, torch.Tensor):

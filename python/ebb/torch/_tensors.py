@@ -16,7 +16,7 @@ alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak referen
 in_backward = torch._C._current_graph_task_id  # -1: not
 n_modes = torch._C._len_torch_dispatch_stack  # dispatch modes that are active
 _set_grad = torch._C._set_grad_enabled
-CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
+CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used (perhaps through .data, where PyTorch lets it pass)"
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -66,6 +66,17 @@ def tensors_alive():
         yield thing
         if thing.is_leaf and thing.requires_grad and thing.grad is not None:
             yield thing.grad
+
+
+def version_of(tensor):
+    """How often a tensor was written; None: PyTorch does not count it."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def is_overwritten(tensor):
+    """Whether others may write its memory unseen, as NumPy does. What a loader's processes share stays as it is."""
+    storage = storage_of(tensor)
+    return storage is not None and tensor.device.type == "cpu" and not storage.resizable() and not storage.is_shared()
 
 
 def storage_of(tensor):

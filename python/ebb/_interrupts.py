@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A signal that comes while ebb moves memory is handled right after that.
+"""A signal that comes while ebb moves memory, or plans, is handled right after that.
 
 Ctrl-C raises KeyboardInterrupt between any two instructions of Python, so also between those that begin a copy and those that note
-that it was begun. While a step runs, the program's handlers are called through one that waits until whoever is `held` is done: for
-one operator, or for the copies that end a step.
+that it was begun. While a step runs, the program's handlers are called through one that waits until what is `held` is done:
+one operator, the copies that end a step, or a plan, whose search ends early then.
 """
 import contextlib
 import signal
@@ -24,12 +24,26 @@ class _Held:
     def __exit__(self, *_):
         self.depth -= 1
         if _waiting and self.depth == 0:
-            number, frame = _waiting[0]
-            _waiting.clear()
-            _handlers[number](number, frame)
+            _run_waiting()
 
 
 _held = _Held()
+
+
+def _run_waiting():
+    """All of them, also where one raises. The same signal counts once, as for the system."""
+    number, frame = _waiting.pop(0)
+    _waiting[:] = [other for other in _waiting if other[0] != number]
+    try:
+        _handlers[number](number, frame)
+    finally:
+        if _waiting and _held.depth == 0:
+            _run_waiting()
+
+
+def is_waiting():
+    """Whether a signal waits until what is held is done."""
+    return bool(_waiting)
 
 
 def _handle(number, frame):
