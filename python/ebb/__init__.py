@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ebb in Python: recorders that write ebb's traces. `ebb.torch` records PyTorch; `ebb.trace` writes the file."""
+"""ebb in Python. `ebb.torch` trains PyTorch models inside a memory budget, and records them; `ebb.planning` plans programs;
+`ebb.trace` writes trace files."""
 
 __version__ = "0.1.0"

@@ -513,7 +513,7 @@ def misuse():
     for budget in ("", "6 apples", 0, -1, "0%", True, 1.5, None):
         raises(f"a budget of {budget!r}", ValueError, "a budget is", lambda: ebb.torch.Budget(budget))
     raises("a budget above all", ValueError, "more than a step needs", lambda: ebb.torch.Budget("150%"))
-    raises("a folder that is not there", ValueError, "no folder", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
+    raises("a folder that is not there", ValueError, "does not exist", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
     raises("a folder that is a file", ValueError, "is a file", lambda: ebb.torch.Budget("1GiB", spill=__file__))
     raises("half an effort", ValueError, "effort is", lambda: ebb.torch.Budget("1GiB", effort=0.5))
     raises("no folder at all", ValueError, "spill is", lambda: ebb.torch.Budget("1GiB", spill=3))

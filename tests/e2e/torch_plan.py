@@ -212,6 +212,8 @@ def misuse():
     raises("a budget that is none", ValueError, "a budget is", lambda: plan(model, x, None, "6 apples", loss_of))
     raises("a loss that is no function", TypeError, "loss is", lambda: plan(model, x, loss=3))
     raises("a loss that is no number", TypeError, "one number", lambda: plan(model, x[0]))
+    raises("an optimizer with a closure", TypeError, "needs a closure", lambda: plan(
+        model, x, torch.optim.LBFGS(model.parameters()), loss=loss_of))
     raises("an effort of -1", ValueError, "effort is", lambda: plan(model, x, loss=loss_of, effort=-1))
     raises("a curve of -1", ValueError, "curve is", lambda: plan(model, x, loss=loss_of, curve=-1))
     raises("a batch without a function", ValueError, "batch is", lambda: plan(model, x, loss=loss_of, batch=4))

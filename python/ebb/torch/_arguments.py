@@ -47,7 +47,7 @@ def check_spill(spill, words):
     if not os.path.isdir(spill):
         is_file = os.path.exists(spill)
         raise ValueError(f"ebb: spill is a folder, {listed}, and {os.fspath(spill)!r} is " + (
-            "a file" if is_file else "no folder that exists"))
+            "a file" if is_file else "a folder that does not exist"))
 
 
 def check_model(model):

@@ -481,9 +481,9 @@ class Budget:
         if roomier is not None:
             yield f"with ebb.torch.Budget({roomier[0]}) a step should take {roomier[1]:.2f} times as long as with the least"
         if not self._has_tier:
-            yield 'less may do with spill="/a/folder", where tensors may move to (or "ram", which makes the process no smaller)'
+            yield 'it may be smaller with spill="/a/folder", where tensors may move to (or "ram", which makes the process no smaller)'
         elif not self._owned.may_leave:
-            yield "less may do with model=model, optimizer=optimizer: what they hold may then move, too"
+            yield "it may be smaller with model=model, optimizer=optimizer: what they hold may then move, too"
 
     def _end_following(self, doer, seconds):
         planned = self._current

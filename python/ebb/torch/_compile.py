@@ -436,7 +436,7 @@ class Partitioner(CustomPartitionerFn):
             f"ebb: no plan keeps this graph within {budget} bytes",
             f"the graphs that PyTorch makes without a budget need {plain_bytes} bytes",
             f"the least that a plan keeps: ebb.torch.compile(model, {least_bytes})",
-            "less may do with ebb.torch.Budget in an eager loop, which can also move tensors out")), least_bytes)
+            "it may be smaller with ebb.torch.Budget in an eager loop, which can also move tensors out")), least_bytes)
 
     def _tell(self, budget, plain_bytes, peak, plan, policy):
         self.graphs.append({

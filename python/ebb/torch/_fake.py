@@ -169,7 +169,12 @@ def _make_state(optimizer, parameters):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = torch.empty_like(parameter) if id(parameter) in parameters else None
-    optimizer.step()
+    try:
+        optimizer.step()
+    except TypeError as error:
+        if "closure" not in str(error):
+            raise
+        raise TypeError(f"ebb: a plan cannot step {type(optimizer).__name__}, which needs a closure; leave the optimizer out") from None
 
 
 def record(model, optimizer, batch_of, loss_of, machine, moves_all=False):

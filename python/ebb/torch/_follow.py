@@ -723,7 +723,7 @@ class Follower:
             storage, version = self._table[target]
             if self._is_spoilt(target):
                 self._spoilt.add(target)
-            if target in self._slots:  # from which it may be coming in, for nobody else who waits
+            if target in self._slots:  # from which it may be coming in, which nothing else waits for
                 self._slots[target][0].wait()
             self._slots[target] = self._slab.send(storage), version
         elif kind == IN:

@@ -135,7 +135,7 @@ class Guard:
         with watched(), held(), self._lock:
             self._unmark(tensor)
             self._pager.touch([tensor])
-            self._pager.wrote(tensor)  # perhaps; nobody looks at that
+            self._pager.wrote(tensor)  # it may be written between steps, which is not seen
             gradient = tensor.grad if tensor.is_leaf else None
             if type(gradient) in _KINDS:
                 self.bring(gradient)

@@ -39,7 +39,7 @@ class Iterations:
         self._ledger.ask()
 
     def mark(self):
-        """The program says it, and from now on nobody else does."""
+        """The program says it, and from now on it alone."""
         self._marks_itself = False
         self._end()
 

@@ -94,7 +94,7 @@ class Ledger:
 
     def block(self, tensor, time_ns, role=None, name="", stack=0):
         """The block of a tensor's storage, allocated now if it was not known; None of what has no bytes. Without a
-        role it is a parameter or an input: nobody saw it made."""
+        role it is a parameter or an input: it was not seen made."""
         found = self._storage(tensor)
         if found is None:
             return None

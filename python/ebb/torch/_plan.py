@@ -179,10 +179,10 @@ class _Question:
     def hint(self, least_bytes):
         """What may keep a budget that nothing keeps."""
         if not self._tiers:
-            return f'  {least_bytes:,} bytes can be kept; with spill="ram" or spill="disk" less may do'
+            return f'  the least budget with a plan is {least_bytes:,} bytes; with spill="ram" or spill="disk" it may be smaller'
         if not self._moves_all:
-            return f"  {least_bytes:,} bytes can be kept; with moves_all=True less may do"
-        return f"  {least_bytes:,} bytes can be kept; less needs a smaller batch or model"
+            return f"  the least budget with a plan is {least_bytes:,} bytes; with moves_all=True it may be smaller"
+        return f"  the least budget with a plan is {least_bytes:,} bytes; below it, a smaller batch or model is needed"
 
     def probe(self, batch):
         if batch not in self._probes:

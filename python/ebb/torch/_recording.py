@@ -16,15 +16,15 @@ OP, PACK, UNPACK, TOUCH = range(4)  # of the last: memory that is used beside th
 NOTHING, STATES, ALL = range(3)
 _AGAIN_NS = 30000  # of an operator that Python calls
 _SMALL_PART = 8192  # of what is owned: what has less bytes than this part of it never leaves
-_MIN_ABSENCE = 64  # entries between two uses of what nobody owns, below which it does not leave
+_MIN_ABSENCE = 64  # entries between two uses of what has no owner, below which it does not leave
 
 
 class Entry:
     """What happened at one moment. versions: {storage: version} of what an operator reads; `updates` it writes in
-    place; `births`: (number of the result, storage); `empties`: numbers of results of 0 bytes. `inside_bytes`: the most that it takes beside its results while it
-    runs; `kept_bytes`: what autograd may keep beside them to the end of the step. `random_bytes`: the random state that it
-    needs to be computed again; 0: it draws no random numbers. `ns`: how long it took; `estimated_ns`: how long it takes
-    by what it does, whatever else the machine is at. `is_exact`: it may be computed again. `gone`: of what
+    place; `births`: (number of the result, storage); `empties`: numbers of results of 0 bytes. `inside_bytes`: the most that it
+    takes beside its results while it runs; `kept_bytes`: what autograd may keep beside them to the end of the step. `random_bytes`: the
+    random state that it needs to be computed again; 0: it draws no random numbers. `ns`: how long it took; `estimated_ns`: how long
+    it takes by what it does, whatever else the machine is at. `is_exact`: it may be computed again. `gone`: of what
     autograd saves, the entry by which it has let go of it; None: it has not. `gradient_bytes`: of all gradients before the
     entry; None: they were not counted."""
     __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "estimated_ns", "is_exact", "storage",
@@ -47,9 +47,9 @@ class Entry:
 
 class Storage:
     """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
-    the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
+    the operator that made it; None: it was there before, or it was not seen made. first_owner, last_owner: whose it was
     when the step began and ended, or None. is_hidden: not all of its uses are seen, because it is part of a sparse tensor or
-    a collective used it. is_shared: a collective wrote it, perhaps after it had returned."""
+    a collective used it. is_shared: it is written by a collective, perhaps after that had returned, or by what is no operator."""
     __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden", "is_shared")
 
     def __init__(self, n_bytes, maker):

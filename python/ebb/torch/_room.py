@@ -12,7 +12,7 @@ import weakref
 
 from ._tensors import alive, forget, is_plain, is_resident_only, n_tensors_over
 
-_ROOM_PART = 32  # of the limit: what leaves at once beside what has to
+_EXTRA_PART = 32  # of the limit: what leaves at once beside what has to
 
 
 class _Kept:
@@ -126,7 +126,7 @@ class Room:
         excess_bytes = self._excess(more_bytes)
         if excess_bytes <= 0:
             return left
-        excess_bytes += self._limit // _ROOM_PART  # so that the next operators need not look
+        excess_bytes += self._limit // _EXTRA_PART  # so that the next operators need not look
         kept = [one for one in (reference() for reference in self._all) if one is not None]
         self._all = [weakref.ref(one) for one in kept]
         for one in kept:

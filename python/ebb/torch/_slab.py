@@ -36,8 +36,8 @@ class _File:
         self._writes, self._n_writes = mmap.mmap(-1, 8), 0  # how often it was written: known to all processes, to this one
 
     def _refused(self, error):
-        return OSError(error.errno, f"{error.strerror}: ebb moves tensors to a file in {os.fspath(self._folder)!r}; another folder: "
-                       "spill=\"/a/folder\"")
+        return OSError(error.errno, f"{error.strerror}: ebb moves tensors to a file in {os.fspath(self._folder)!r}; choose another one "
+                       "with spill=\"/a/folder\"")
 
     def __del__(self):
         if hasattr(self, "_file"):

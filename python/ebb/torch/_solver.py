@@ -119,7 +119,7 @@ class KnapsackSolver(CustomKnapsackSolver):
         return _compile.DoesNotFit("\n".join((
             f"ebb: none of {n} cuts keeps this graph within {self._bytes} bytes",
             f"the least that one keeps: ebb.torch.KnapsackSolver({least_bytes})",
-            "less may do with ebb.torch.compile, which also decides in which order the graphs compute")), least_bytes)
+            "it may be smaller with ebb.torch.compile, which also decides in which order the graphs compute")), least_bytes)
 
 
 class _Cut:
