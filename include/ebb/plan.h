@@ -196,11 +196,12 @@ typedef struct ebb_plan_options {
     uint64_t
         granule_bytes;  /* the arena takes whole granules of the device, so only the whole granules of the budget are
                            used, and the least budget is a number of them. 0: the arena takes any number of bytes */
-    uint32_t effort;    /* of the policy best: rounds of its search, a few seconds each; 0: no search, but a first plan
-                         * at once. Within one budget more effort never gives a slower plan */
+    uint32_t effort;    /* of the policies best and swap: rounds of their search, a few seconds each; 0: no search, but
+                         * a first plan at once. Within one budget more effort gives no slower plan, as predicted before
+                         * copies are held (ebb_action), with margin 0 and not with "fitting" */
     bool no_recompute;  /* no step is run twice. A policy that would run one again has no plan then */
     bool as_coded;      /* policies of papers make the mistakes of their authors' code, where these are known */
-    uint32_t n_threads; /* that the policy best may search with, the caller's among them; 0 is 1. The plan is the same
+    uint32_t n_threads; /* that a search may use, the caller's among them; 0 is 1. The plan is the same
                          * for any number. With more than one, the memory hooks are called from several threads */
     double slowdown;    /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an
                            iteration takes without limits, the one with the least peak that is found, which takes as long
@@ -209,11 +210,11 @@ typedef struct ebb_plan_options {
                            they are late, or steps early, by that much. Predictions and bounds are for the machine
                            as it is. 0: none; at most EBB_MAX_MARGIN */
     ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
-    bool (*stop)(
-        void *ctx); /* asked between parts of a search of the policy best, once it has a first plan, by the thread that
-                       asked for the plan. true ends the search; the plan is the best one so far. NULL: never */
-    void *stop_ctx; /* the caller's */
-    bool no_parts;  /* only whole tensors are copied and dropped, for a runtime that has no parts */
+    bool (*stop)(void *ctx); /* asked between parts of a search and while copies are held, once there is a first plan,
+                                by the thread that asked for the plan. true ends the search; the plan is the best one so
+                                far. NULL: never */
+    void *stop_ctx;          /* the caller's */
+    bool no_parts;           /* only whole tensors are copied and dropped, for a runtime that has no parts */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options,                                                                                         \
@@ -247,7 +248,7 @@ EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
  *   given    choice 0 of each step, the backend's; results do not depend on the budget. The default for comparisons
  *   least    the least scratch; results do not depend on the budget
  *   fitting  what makes the plan fastest: a faster choice where its scratch has room or is worth what has to leave for
- *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
+ *            it. Its predicted time is not above that of given, least or fastest; it has a plan where one of them has
  *   fastest  the least time
  *   greedy   SuperNeurons' rule: in the plan of least, at each step the fastest whose scratch the free bytes hold
  * If choices are equal, the first is taken. fitting, fastest and greedy depend on the machine's times, and fitting and

@@ -208,7 +208,7 @@ typedef struct ebb_cli_network {
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \
          "how each step's algorithm is chosen (below; given)"},                                                        \
         {"--effort", EBB_CLI_COUNT, offsetof(values, network.effort), "N",                                             \
-         "how long the policy best searches: rounds of 1 to 3 s of a processor; 0: a first plan (1)"},                 \
+         "how long the policies best and swap search: rounds of 1 to 3 s of a processor; 0: a first plan (1)"},        \
         {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
          "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
         {"--no-recompute", EBB_CLI_FLAG, offsetof(values, network.no_recompute), NULL, "compute nothing again"},       \

@@ -29,7 +29,7 @@ static const ebb_cli_option compare_options[] = {
     {"--steps", EBB_CLI_AMOUNT, AT(steps), "N", "with --run: for this many iterations (3)"},
     {"--optimizer", EBB_CLI_TEXT, AT(network.optimizer), "O", "sgd, momentum (the default), nesterov, adam, adamw"},
     {"--algorithms", EBB_CLI_TEXT, AT(network.algorithms), "A", "how each step's algorithm is chosen (below; given)"},
-    {"--effort", EBB_CLI_COUNT, AT(network.effort), "N", "how long the policy best searches (1)"},
+    {"--effort", EBB_CLI_COUNT, AT(network.effort), "N", "how long the policies best and swap search (1)"},
     {"--host-memory", EBB_CLI_BYTES_OR_NONE, AT(network.host_memory), "SIZE",
      "the most for copies in the host's memory; 0: copy nothing out (no limit)"},
     {"--no-recompute", EBB_CLI_FLAG, AT(network.no_recompute), NULL, "compute nothing again"},

@@ -7,8 +7,9 @@
  * It asks in the same order as without threads, and compares what it gets in that order. So its plan is the same for
  * any number of threads, and what it does not ask for costs no more than the time of threads that had nothing to do.
  *
- * The contest's own thread makes a plan itself that nobody has begun, and while it waits for one it makes another one.
- * The caller's hooks for progress and stopping are called from that thread alone; the others are stopped by a flag.
+ * The contest's own thread makes a plan itself that no thread has begun, and while it waits for one it makes another
+ * one. The caller's hooks for progress and stopping are called from that thread alone; the others are stopped by a
+ * flag.
  */
 #include "plan/ahead.h"
 
@@ -59,7 +60,7 @@ static ebb_status make(const ebb_ahead *a, const ebb_plan_options *options, piec
     return st;
 }
 
-/* Make the first plan that nobody has begun. The caller holds the lock, which is given up meanwhile. false: there is
+/* Make the first plan that no thread has begun. The caller holds the lock, which is given up meanwhile. false: there is
  * none. */
 static bool make_next(ebb_ahead *a, const ebb_plan_options *options) {
     piece *p = a->pieces;

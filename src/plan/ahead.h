@@ -21,7 +21,7 @@ typedef struct ebb_ahead ebb_ahead;
  * ebb__maker_fit. *ahead_out: NULL if there is no other thread, or no other plan to make at the same time. */
 ebb_status ebb__ahead_begin(const ebb_maker *m, const ebb_ahead_ask *asks, uint32_t n, ebb_ahead **ahead_out);
 
-/* Wait for one of them. false: it was not asked for, or nobody has begun it; then nobody will. Otherwise *status_out
+/* Wait for one of them. false: it was not asked for, or no thread has begun it; then none will. Otherwise *status_out
  * and *plan_out are what making it gave; a failure's message is the calling thread's. ahead may be NULL. */
 bool ebb__ahead_take(ebb_ahead *ahead, const ebb_policy *policy, uint64_t budget_bytes, ebb_status *status_out,
                      ebb_plan **plan_out);

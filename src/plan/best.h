@@ -19,7 +19,7 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
-    float patience;    /* a slower tier is taken if its copies fit so many times into an absence; INFINITY: never */
+    float patience;    /* a slower tier is taken if its copies fit this many times into an absence; INFINITY: never */
     uint64_t limit_bytes; /* of the load */
     bool copies_only;     /* nothing is computed again */
     bool by_duals;        /* the duals say what room and copies are worth, and when */
@@ -156,8 +156,17 @@ double ebb__best_in_price(const ebb_best_walk *w, uint64_t need);
 
 /* ---- what leaves (best_price.c) ----------------------------------------------------------------- */
 
-/* The step by which the current content is wanted by the program; NEVER: it is dead. */
+/* The step by which the current content is wanted by the program; n_steps: at the end; n_steps + 1 + s: by step s of
+ * the next iteration; NEVER: it is dead. */
 uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t);
+
+/* The step of the next iteration by which something is needed; 0: it is needed in this one, or dead. */
+static inline uint64_t ebb__best_next_lap(const ebb_best_walk *w, uint64_t need) {
+    return need > w->view.n_steps && need != EBB_BEST_NEVER ? need - w->view.n_steps - 1 : 0;
+}
+
+/* The first use of the chain that makes t's current version; NEVER: it began before the iteration. */
+uint64_t ebb__best_find_chain(const ebb_best_walk *w, uint32_t t);
 
 /* An absent tensor without a copy is gone until it is computed again. */
 void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone);

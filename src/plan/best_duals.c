@@ -67,18 +67,12 @@ ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out, do
     return EBB_OK;
 }
 
-/* The step of the next iteration by which something is needed (ebb__best_find_need); 0: it is needed in this one. */
-static uint64_t next_lap(const ebb_best_walk *w, uint64_t need) {
-    const uint64_t n = w->view.n_steps;
-    return need > n ? ebb_min_u64(need - n - 1, n) : 0;
-}
-
 double ebb__best_worth(const ebb_best_walk *w, uint64_t need) {
     const uint64_t n = w->view.n_steps;
     const double *upto = w->duals->upto;
-    need = ebb_min_u64(need, 2 * n); /* of what is never used */
+    EBB_ASSERT(need <= 2 * n);
     const uint64_t now = ebb_min_u64(ebb_min_u64(w->step, n), need);
-    const double away = upto[ebb_min_u64(need, n)] - upto[now] + upto[next_lap(w, need)];
+    const double away = upto[ebb_min_u64(need, n)] - upto[now] + upto[ebb__best_next_lap(w, need)];
     const double distance = (double)(need - now + 1) / (double)n;
     return away + (double)w->keys->reach * upto[n] * distance;
 }
@@ -93,6 +87,6 @@ double ebb__best_in_price(const ebb_best_walk *w, uint64_t need) {
     const uint64_t n = w->view.n_steps;
     const uint8_t now = d->segment[w->step], last = need <= n ? d->segment[need] : d->last_segment;
     double price = d->in[now][last > now ? last : now];
-    if (need > n) { price = fmin(price, d->in[0][d->segment[next_lap(w, need)]]); }
+    if (need > n) { price = fmin(price, d->in[0][d->segment[ebb__best_next_lap(w, need)]]); }
     return (double)w->keys->link_price * price;
 }

@@ -86,9 +86,7 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
     ebb_status st = ebb__draft_to_plan(draft, input->program, plan);
     if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
     *bytes_out = placed.peak_bytes;
-    bool fits = placed.peak_bytes <= input->budget_bytes;
-    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
-    if (st == EBB_OK && fits) {
+    if (st == EBB_OK && ebb__placed_fits(&placed, input->budget_bytes, input->tier_bytes)) {
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }

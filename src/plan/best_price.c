@@ -39,10 +39,9 @@ uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t) {
         return (use->mode & EBB_READ) != 0 ? use->step : EBB_BEST_NEVER;
     }
     if (w->view.tensors[t].kept) { return w->view.n_steps; }
-    if (w->view.tensors[t].persistent && w->uses.start[t] < w->uses.start[t + 1]) {
-        return w->view.n_steps + 1 + w->uses.use[w->uses.start[t]].step;
-    }
-    return w->view.tensors[t].persistent ? 2 * (uint64_t)w->view.n_steps : EBB_BEST_NEVER;
+    if (!w->view.tensors[t].persistent) { return EBB_BEST_NEVER; }
+    EBB_ASSERT(w->uses.start[t] < w->uses.start[t + 1]);
+    return w->view.n_steps + 1 + w->uses.use[w->uses.start[t]].step;
 }
 
 uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t) {
@@ -50,8 +49,7 @@ uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t) {
     return use < w->uses.start[t + 1] ? w->next_write[use] : EBB_BEST_NEVER;
 }
 
-/* The first use of the chain that makes t's current version; NEVER: it began before the iteration. */
-static uint64_t find_chain(const ebb_best_walk *w, uint32_t t) {
+uint64_t ebb__best_find_chain(const ebb_best_walk *w, uint32_t t) {
     uint64_t use = w->state[t].made;
     if (use == EBB_BEST_NEVER) { return EBB_BEST_NEVER; }
     for (; w->uses.use[use].mode != EBB_WRITE; use--) {
@@ -61,7 +59,7 @@ static uint64_t find_chain(const ebb_best_walk *w, uint32_t t) {
 }
 
 static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
-    const uint64_t first = find_chain(w, t);
+    const uint64_t first = ebb__best_find_chain(w, t);
     return first != EBB_BEST_NEVER && w->uses.use[first].step <= step && step <= w->uses.use[w->state[t].made].step;
 }
 
@@ -88,7 +86,7 @@ static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
 
 /* Put what t is computed from on the list of what is to be looked at. */
 static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
-    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    const uint64_t first = ebb__best_find_chain(w, t), last = w->state[t].made;
     for (uint64_t use = first; first != EBB_BEST_NEVER && use <= last; use++) {
         const ebb_step *step = &w->view.steps[w->uses.use[use].step];
         if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
@@ -126,7 +124,7 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
 
 /* Count it at the steps of its chain, which does not change while it is gone. */
 static void count_gone(ebb_best_walk *w, uint32_t t, bool gone) {
-    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    const uint64_t first = ebb__best_find_chain(w, t), last = w->state[t].made;
     for (uint64_t use = first; first != EBB_BEST_NEVER && use <= last; use++) {
         if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
         uint32_t *n = &w->n_gone[w->uses.use[use].step];
@@ -207,7 +205,7 @@ static bool add_step(ebb_best_walk *w, closure *c, uint32_t step_idx, uint32_t o
 
 /* The chain that makes t's current version. */
 static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
-    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    const uint64_t first = ebb__best_find_chain(w, t), last = w->state[t].made;
     if (first == EBB_BEST_NEVER) { return give_up(c); }
     c->holds = ebb_min_u64(c->holds, ebb__best_next_write(w, t));
     w->tensor_mark[t] = w->mark;
@@ -296,11 +294,11 @@ static double in_price(const ebb_best_walk *w, const ebb_best_tensor *state) {
     return w->keys->by_duals ? ebb__best_in_price(w, state->need) : (double)w->keys->link_price;
 }
 
-/* From now until the step by which t is needed, if nothing waits. */
+/* From now until the step by which t is needed, if nothing waits; of what is dead, until the iteration ends. */
 static double absence_ns(const ebb_best_walk *w, uint64_t need) {
     const uint64_t n = w->view.n_steps;
-    const double laps = need == EBB_BEST_NEVER ? 1 : (double)(need / n);
-    return laps * w->begin_ns[n] + w->begin_ns[need == EBB_BEST_NEVER ? 0 : need % n] - w->begin_ns[w->step];
+    const double ends_ns = need == EBB_BEST_NEVER ? w->begin_ns[n] : w->begin_ns[ebb_min_u64(need, n)];
+    return ends_ns + w->begin_ns[ebb__best_next_lap(w, need)] - w->begin_ns[w->step];
 }
 
 /* Whether a copy to a tier has ended by now, and there is time for both copies. */
@@ -421,7 +419,7 @@ static void look_through(ebb_best_walk *w, ebb_best_queue *q, consider_fn *consi
 }
 
 /* Whether no floor is above its tensor's score, and a score with what is known is the same as one without. This
- * leaves the walk as it was. */
+ * changes no price; more prices may count as known afterwards. */
 static bool floors_hold(ebb_best_walk *w, const ebb_best_queue *q, consider_fn *consider) {
     const uint64_t n_looks = w->n_looks;
     bool hold = true;

@@ -31,6 +31,7 @@
 #define MAX_REPAIRS 16u
 #define MAX_PUT 64u      /* chains, in one trial */
 #define MAX_DEPTH 48u    /* of chains that are made for one another */
+#define MAX_MAKERS 16u   /* chains that may go with one that is taken out; others stay */
 #define MAX_WINDOW 4096u /* nodes above the limit that are looked at together */
 #define VISITS_A_LOOK 4u
 #define TRIAL_LOOKS 16u /* that a trial takes at least */
@@ -174,15 +175,15 @@ static uint32_t find_first(const refiner *r, uint32_t n) {
 
 /* Take a chain out, and what was made for it alone. */
 static bool remove_chain(refiner *r, uint32_t first, uint32_t depth) {
-    uint32_t makers[16], n_makers = 0, n = first;
+    uint32_t makers[MAX_MAKERS], n_makers = 0, n = first;
     do {
         const ebb_tape_node *node = node_of(r, n);
-        for (uint32_t i = 0; i < node->n_touches && n_makers < 16; i++) {
+        for (uint32_t i = 0; i < node->n_touches; i++) {
             const ebb_tape_touch *touch = touch_of(r, node->first_touch + i);
             if (touch->fresh && touch->prev != NONE) {
                 look_at(r, node_of(r, touch_of(r, touch->prev)->node)->place, node->place);
             }
-            if (touch->writes) { continue; }
+            if (touch->writes || n_makers == MAX_MAKERS) { continue; }
             const uint32_t maker = find_maker(r, node->first_touch + i);
             if (maker != NONE) { makers[n_makers++] = maker; }
         }
@@ -657,12 +658,6 @@ static void draw_lucks(refiner *r) {
     }
 }
 
-static double sum_steps(const ebb_best_walk *w) {
-    double sum = 0;
-    for (size_t i = 0; i < w->view.n_steps; i++) { sum += w->step_ns[i]; }
-    return sum;
-}
-
 static uint64_t count_looks(const refiner *r) {
     return r->w->n_looks - r->first_look + r->tape.n_visits / VISITS_A_LOOK;
 }
@@ -682,7 +677,7 @@ static ebb_status keep_limit(refiner *r, uint64_t max_looks) {
 }
 
 static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draft *draft) {
-    const double computing_ns = sum_steps(r->w);
+    const double computing_ns = r->w->begin_ns[r->w->view.n_steps];
     r->first_look = r->w->n_looks;
     EBB_TRY(keep_limit(r, options->max_looks));
     EBB_TRY(ebb__tape_write(&r->tape, draft));

@@ -54,7 +54,7 @@ static void settle_ended(timing *x, double now_ns) {
     }
 }
 
-/* A tensor whose bytes are wanted again; who brings it waits for its copy out in any case. */
+/* A tensor whose bytes are wanted again; what brings it waits for its copy out in any case. */
 static void settle_tensor(timing *x, uint32_t tensor) {
     if (x->settled == NULL) { return; }
     for (size_t i = x->n_pending; i-- > 0;) {

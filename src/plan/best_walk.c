@@ -31,7 +31,7 @@ static const ebb_choice *chosen(const walk *w, const ebb_step *step) {
     return &w->view.choices[step->first_choice + choice_of(w, step)];
 }
 
-/* ---- who is where ------------------------------------------------------------------------------- */
+/* ---- what is where ------------------------------------------------------------------------------- */
 
 static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
@@ -231,12 +231,8 @@ static ebb_status repeat(walk *w, uint32_t step_idx, uint32_t own) {
 
 /* Run the chain that makes t's current version; t is locked by the caller. */
 static ebb_status compute_again(walk *w, uint32_t t) {
-    uint64_t first = w->state[t].made;
-    const uint64_t last = first;
-    if (last == NEVER) { return NO_WAY; }
-    for (; w->uses.use[first].mode != EBB_WRITE; first--) {
-        if (first == w->uses.start[t]) { return NO_WAY; }
-    }
+    const uint64_t first = ebb__best_find_chain(w, t), last = w->state[t].made;
+    if (first == NEVER) { return NO_WAY; }
     for (uint64_t use = first; use <= last; use++) {
         if ((w->uses.use[use].mode & EBB_WRITE) != 0) { EBB_TRY(repeat(w, w->uses.use[use].step, t)); }
     }
@@ -396,7 +392,6 @@ static ebb_status init_moving(moving *m, ebb_bump *bump) {
         return EBB_E_NO_MEMORY;
     }
     memset(m->last, 0, n_tensors * sizeof *m->last);
-    memset(m->copied, 0, n_tensors * sizeof *m->copied);
     memset(m->copied, 0, n_tensors * sizeof *m->copied);
     memset(m->start, 0, (n + 1) * sizeof *m->start);
     return EBB_OK;

@@ -11,8 +11,8 @@
  * links copy out in it, nor than what they copy in, and so not shorter than any mean of the three, either. With three
  * shares for each segment that add up to 1, and a price for each byte of room that is missing at a pivot, all that is
  * left to decide is, for each interval between two uses of a tensor by itself, what absences save the most. That is
- * found exactly, and whatever the shares and prices are, what comes out is a bound (Lagrangian relaxation; design.md's
- * "certificate"). They are varied to make it as large as can be.
+ * found exactly, and whatever the shares and prices are, what comes out is a bound (Lagrangian relaxation;
+ * docs/best.md). They are varied to make it as large as can be.
  *
  * What it does not see, and could be better for: that what is computed again needs its inputs; that what is absent at a
  * pivot is so until the step ends; tiers that are full, latencies, alignment, where bytes lie.
@@ -78,7 +78,7 @@ typedef struct ebb_bound_prices {
     double out[EBB_BOUND_PIVOTS + 1], in[EBB_BOUND_PIVOTS + 1], byte[EBB_BOUND_PIVOTS + 1];
 } ebb_bound_prices;
 
-/* The largest bound that is found with so much care, in nanoseconds. At most a hair below the time of computing. It is
+/* The largest bound that is found with this care, in nanoseconds. At most a hair below the time of computing. It is
  * not looked for beyond stop_ns. prices_out may be NULL. */
 ebb_status ebb__bound_price(const ebb_bound_problem *problem, ebb_bound_care care, double stop_ns, ebb_bump *bump,
                             double *bound_ns_out, ebb_bound_prices *prices_out);

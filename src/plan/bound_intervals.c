@@ -187,8 +187,6 @@ static uint32_t tensor_of(const finder *f, const ebb_use *use) {
     return f->view.accesses[use->access].tensor;
 }
 
-/* The chain of a version, from the use that made it back to the one that wrote the tensor first, use by use; NULL:
- * there are no more. */
 /* The last write before a use, or NULL if the iteration has none. */
 static const ebb_use *write_before(const finder *f, const ebb_use *use) {
     const ebb_use *first = &f->uses.use[f->uses.start[tensor_of(f, use)]];

@@ -29,11 +29,9 @@
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
-    uint64_t time_ns = UINT64_MAX, other_ns = UINT64_MAX;
-    ebb_status st = *plan != NULL ? ebb__maker_time(m, *plan, &time_ns) : EBB_OK;
-    if (st == EBB_OK) { st = ebb__maker_time(m, other, &other_ns); }
-    const bool faster = st == EBB_OK && (*plan == NULL || other_ns < time_ns);
-    if (faster) {
+    bool faster = true;
+    const ebb_status st = *plan != NULL ? ebb__maker_is_faster(m, other, *plan, &faster) : EBB_OK;
+    if (st == EBB_OK && faster) {
         ebb_plan *slower = *plan;
         *plan = other;
         other = slower;
@@ -199,7 +197,8 @@ static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
         if (!is_asked_first(rival, c)) { continue; }
         c->is_quick = !rival->copies_only;
         c->time_ns = c->is_quick ? c->free_ns + 1 : UINT64_MAX;
-        EBB_TRY(c->is_quick ? ask(m, rival, c) : ask_once(m, i, c));
+        const bool comes_again = c->is_quick && !m->is_small; /* of a small program, its plan would be the same */
+        EBB_TRY(comes_again ? ask(m, rival, c) : ask_once(m, i, c));
         is_free = c->plan != NULL && c->time_ns <= c->free_ns;
     }
     c->is_quick = false;
@@ -372,7 +371,8 @@ static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_pla
 /* Ask a policy, unless it cannot have a plan. */
 static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const bool has_tiers = ebb__has_tiers(m->options->tier_bytes);
-    if (policy->copies_only ? !has_tiers : m->options->no_recompute) { return EBB_OK; }
+    const bool needs_tier = policy->copies_only || policy->is_for_copies;
+    if (needs_tier ? !has_tiers : m->options->no_recompute) { return EBB_OK; }
     const own_state own = begin_other(m, policy);
     ebb_plan *other = NULL;
     uint64_t least_bytes = 0;

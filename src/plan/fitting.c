@@ -94,18 +94,16 @@ static bool may_go_on(const fitting *f) {
 
 /* Take over a plan with the choices to be tried; *ns_out: its time. */
 static ebb_status keep_better(fitting *f, ebb_plan *plan, uint64_t *ns_out) {
-    ebb_timeline timeline = {0};
-    ebb_status st = ebb_plan_simulate(f->m->program, plan, f->m->machine, &timeline, NULL, NULL);
-    if (st != EBB_OK || (f->best != NULL && timeline.iteration_ns >= f->best_ns)) {
+    const ebb_status st = ebb__maker_time(f->m, plan, ns_out);
+    if (st != EBB_OK || (f->best != NULL && *ns_out >= f->best_ns)) {
         ebb_plan_destroy(plan);
     } else {
         ebb_plan_destroy(f->best);
         f->best = plan;
-        f->best_ns = timeline.iteration_ns;
+        f->best_ns = *ns_out;
         f->best_is_hasty = f->m->is_hasty;
         copy_choices(f, f->best_choice, f->choice);
     }
-    *ns_out = timeline.iteration_ns;
     return st;
 }
 

@@ -449,7 +449,7 @@ static ebb_status fit_tries(maker *m, uint64_t budget_bytes, fitted *fitted_out)
     return EBB_E_NO_FIT;
 }
 
-static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
+ebb_status ebb__maker_is_faster(const ebb_maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
     uint64_t a_ns = 0, b_ns = 0;
     EBB_TRY(ebb__maker_time(m, a, &a_ns));
     EBB_TRY(ebb__maker_time(m, b, &b_ns));
@@ -492,7 +492,7 @@ static ebb_status try_limit(maker *m, uint64_t limit_bytes, uint64_t budget_byte
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     *fits_out = plan != NULL;
     if (plan == NULL) { return EBB_OK; }
-    st = is_faster(m, plan, f->plan, &faster);
+    st = ebb__maker_is_faster(m, plan, f->plan, &faster);
     if (faster) {
         ebb_plan *slower = f->plan;
         f->plan = plan;
@@ -544,7 +544,9 @@ static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
     const uint64_t limit_bytes = f->limit_bytes / 16 * 15 / m->alignment * m->alignment;
     uint64_t time_ns = 0;
     bool fits = false;
-    if (!searches(m) || m->is_hasty || m->is_large || limit_bytes < m->floor_bytes) { return EBB_OK; }
+    if (!searches(m) || m->policy->picks_limits || m->is_hasty || m->is_large || limit_bytes < m->floor_bytes) {
+        return EBB_OK;
+    }
     EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
     if ((double)time_ns < SLOW * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
     return try_limit(m, limit_bytes, budget_bytes, f, &fits);
@@ -573,7 +575,7 @@ static ebb_status fit_turned(maker *m, uint64_t budget_bytes, fitted *f) {
     m->is_turned = true;
     ebb_status st = fit_first(m, budget_bytes, &turned);
     m->is_turned = false;
-    if (st == EBB_OK && f->plan != NULL) { st = is_faster(m, turned.plan, f->plan, &is_taken); }
+    if (st == EBB_OK && f->plan != NULL) { st = ebb__maker_is_faster(m, turned.plan, f->plan, &is_taken); }
     if (f->plan == NULL) { is_taken = st == EBB_OK; }
     ebb_plan_destroy(is_taken ? f->plan : turned.plan);
     if (is_taken) { *f = turned; }
@@ -621,7 +623,7 @@ static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const
     EBB_TRY(ebb__maker_time(m, nominal, &nominal_ns));
     *best_out = false;
     if ((double)nominal_ns * (1 + WORTH_NOMINAL) >= (double)m->unsearched_ns) { return EBB_OK; }
-    return is_faster(m, nominal, own, best_out);
+    return ebb__maker_is_faster(m, nominal, own, best_out);
 }
 
 /* The plan of the first rung that serves, and with the machine's own times the first that fits; the latter, if there is
@@ -667,7 +669,7 @@ static ebb_status keep_first(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     bool is_first = false;
     ebb_status st = fit_first_plan(m, budget_bytes, &first);
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
-    if (st == EBB_OK) { st = is_faster(m, first, *plan, &is_first); }
+    if (st == EBB_OK) { st = ebb__maker_is_faster(m, first, *plan, &is_first); }
     ebb_plan_destroy(is_first ? *plan : first);
     if (is_first) { *plan = first; }
     return st;
@@ -905,11 +907,7 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
     ebb_placed got = {0};
     const uint64_t budget_bytes = m->options->budget_bytes;
     EBB_TRY(place(m, plan, QUICK_WORK, budget_bytes, budget_bytes, &got));
-    bool fits = got.peak_bytes <= budget_bytes;
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        fits = fits && got.tier_bytes[tier] <= m->options->tier_bytes[tier];
-    }
-    return fits ? EBB_OK : EBB_E_NO_FIT;
+    return ebb__placed_fits(&got, budget_bytes, m->options->tier_bytes) ? EBB_OK : EBB_E_NO_FIT;
 }
 
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {

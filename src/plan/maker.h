@@ -90,6 +90,7 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
 
 /* What the plan's iteration takes on the machine. */
 ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *time_ns_out);
+ebb_status ebb__maker_is_faster(const ebb_maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out);
 
 /* ---- one policy within a budget (maker.c), several (contest.c) ------------------------------------- */
 
@@ -100,7 +101,8 @@ ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **pl
 ebb_status ebb__maker_fit_nominal(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_try_fixed(ebb_maker *m, ebb_plan **plan_out);
 
-/* A plan that fits, the limit that led to it, and the lowest higher limit that is known to fail; else the budget. */
+/* A plan that fits; the highest limit that is known to fit, or a lower one whose plan is faster; and the lowest higher
+ * limit that is known to fail, else the budget. */
 typedef struct ebb_fitted {
     ebb_plan *plan;
     uint64_t limit_bytes, failed_bytes;

@@ -47,7 +47,7 @@ uint8_t ebb__topology_engine_of(const ebb_topology *topology, const ebb_action *
  * such steps. */
 uint32_t ebb__topology_feeds_from(const ebb_topology *topology);
 
-/* How long the engine from this tier to the device takes for a choice that copies in so many bytes; UINT64_MAX: they
+/* How long the engine from this tier to the device takes for a choice that copies in this many bytes; UINT64_MAX: they
  * are not linked. */
 uint64_t ebb__machine_feed_time_ns(const ebb_machine *machine, uint32_t from, const ebb_choice *choice, uint64_t bytes);
 
@@ -129,6 +129,15 @@ typedef struct ebb_placing_options {
 typedef struct ebb_placed {
     uint64_t peak_bytes, tier_bytes[EBB_MAX_TIERS];
 } ebb_placed;
+
+static inline bool ebb__placed_fits(const ebb_placed *placed, uint64_t budget_bytes,
+                                    const uint64_t tier_bytes[EBB_MAX_TIERS]) {
+    bool fits = placed->peak_bytes <= budget_bytes;
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
+        fits = fits && placed->tier_bytes[tier] <= tier_bytes[tier];
+    }
+    return fits;
+}
 
 /* Give stays and slots their offsets. */
 ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
@@ -225,7 +234,7 @@ typedef struct ebb_policy_input {
     uint32_t other;     /* 1 .. n_others: one of the policy's other drafts, made for its peak; 0: the policy's own */
     uint32_t n_threads; /* that it may work with; the plan does not depend on it */
     const ebb_progress *progress;    /* of a policy that searches, told how far it is; NULL: no calls */
-    const ebb_plan_options *options; /* the caller's, who may stop a search; NULL: nobody does */
+    const ebb_plan_options *options; /* the caller's, with its stop callback; NULL: nothing stops a search */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
     const uint32_t *known_order; /* of the policy order, found before; NULL: it has to find it */
@@ -289,6 +298,7 @@ struct ebb_policy {
     bool keeps_limit;
     bool copies_only;                      /* it computes nothing again */
     bool changes_order;                    /* it may run the steps in an order whose load is lower */
+    bool picks_limits;                     /* with work, it tries limits of its own from the budget down */
     bool is_for_copies;                    /* a rival that is asked only of small programs, and where there is a tier */
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */

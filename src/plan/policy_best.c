@@ -44,7 +44,7 @@
 #define SEED_LOOKS (ROUND_LOOKS / 2)
 #define LANE_LOOKS (ROUND_LOOKS / 5)   /* of local search, for each lane in each round */
 #define COPIES_LOOKS (ROUND_LOOKS / 8) /* the same where there are copies, which annealing changes as well */
-#define MAX_PLACED 2u                  /* drafts of lanes, in one round */
+#define MAX_PLACED 2u                  /* drafts of lanes, in each part of a round */
 #define LANE_PARTS 4u                  /* of a round of local search; up to twice as many */
 #define FORGOTTEN 4u                   /* of what is known to be wasted: a part, with each draft that can be placed */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
@@ -366,7 +366,7 @@ static ebb_status anneal(search *s, bool *is_enough_out) {
         for (uint32_t k = 0; k < n && !was_taken && s->n_looks - first < ROUND_LOOKS; k++, i++) {
             const double by_looks = (double)(s->n_looks - first) / (double)ROUND_LOOKS;
             double time_ns = INFINITY;
-            tell(s, (double)(s->n_looks - s->round_looks) / (double)ROUND_LOOKS * ANNEALED);
+            tell(s, fmin(1, (double)(s->n_looks - s->round_looks) / (double)ROUND_LOOKS) * ANNEALED);
             EBB_TRY(take_answer(s, &s->hand[k], &time_ns));
             s->rng = s->hand[k].rng_after;
             was_taken = is_taken(s, s->hand[k].dice, at_ns, time_ns, fmax(by_looks, (double)i / (double)n_walks));
@@ -407,7 +407,7 @@ static void waste_over(search *s) {
 }
 
 static void forget_waste(search *s) {
-    for (size_t p = 0; p <= s->view.n_steps; p++) { s->waste[p] -= s->waste[p] / FORGOTTEN; }
+    for (size_t p = 0; p <= s->view.n_steps; p++) { s->waste[p] -= (s->waste[p] + FORGOTTEN - 1) / FORGOTTEN; }
 }
 
 static bool has_moved(const search *s) {
@@ -508,7 +508,7 @@ static ebb_status init_search(search *s) {
     if (s->upto == NULL || s->waste == NULL || s->over == NULL || s->own_over == NULL) { return EBB_E_NO_MEMORY; }
     memset(s->waste, 0, n_places * sizeof *s->waste);
     for (size_t t = 0; t < n; t++) { s->upto[t] = (double)walk->state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
-    for (size_t i = 0; i < s->view.n_steps; i++) { s->computing_ns += walk->step_ns[i]; }
+    s->computing_ns = walk->begin_ns[s->view.n_steps];
     return EBB_OK;
 }
 

@@ -70,7 +70,7 @@ typedef struct search {
 } search;
 
 static bool is_over(const search *s, uint32_t place) {
-    return s->away.load[place] > (int64_t)s->away.input->limit_bytes;
+    return s->away.load[place] > ebb__away_limit(&s->away);
 }
 
 /* How much of a gap is left when both copies are made, per byte of it; with chance. */
@@ -269,7 +269,7 @@ static void anneal(search *s, uint64_t max_visits) {
         const double heat = fmax(1, HEAT * s->computing_ns * (1 - done));
         vary(s);
         const double time_ns = choose_more(s, true) ? ebb__away_run(&s->away) : INFINITY;
-        if (time_ns > s->at_ns && exp((s->at_ns - time_ns) / heat) < (double)ebb__rng_unit(&s->rng)) {
+        if (time_ns > s->at_ns && exp((s->at_ns - time_ns) / heat) <= (double)ebb__rng_unit(&s->rng)) {
             set_all(s, s->at, s->at_tier, s->at_again);
             continue;
         }
@@ -418,9 +418,9 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
 /* The limit stays, and the load is lower only where placing wastes memory. */
 static ebb_status go_around_waste(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
     const uint64_t alignment = s->away.view.alignment;
-    const uint32_t n_sets = input->effort > 1 ? WASTE_SETS * (input->effort - 1) : 0;
+    const uint64_t n_sets = input->effort > 1 ? WASTE_SETS * ((uint64_t)input->effort - 1) : 0;
     input->limit_bytes = input->budget_bytes / alignment * alignment;
-    for (uint32_t i = 0; i < n_sets && !is_done(s, input); i++) {
+    for (uint64_t i = 0; i < n_sets && !is_done(s, input); i++) {
         uint64_t bytes = 0;
         if (!find_set(s, cap_visits(s, i == 0 ? FIRST_VISITS : VISITS))) { return EBB_OK; }
         if (s->best_ns < s->placed_ns) { EBB_TRY(take_placed(s, EBB_PLACING_SET, trial, draft, &bytes)); }
@@ -545,6 +545,7 @@ const ebb_policy ebb__policy_swap = {
     .keeps_limit = true,
     .copies_only = true,
     .changes_order = true,
+    .picks_limits = true,
     .when_it_fits = &ebb__policy_liveness,
     .rivals = rivals,
     .n_rivals = 2,
