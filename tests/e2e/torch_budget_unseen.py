@@ -59,6 +59,9 @@ def kernels(model, x):
 
 
 def subclasses(model, x):
+    seen = (x * 2).sigmoid()
+    x.as_subclass(Wrapped).mul_(3)
+    x = seen * x
     for layer in model:
         x = layer(x)
         x.as_subclass(Wrapped).add_(1)

@@ -69,7 +69,7 @@ class Repeat:
         """Those with which it is computed again, or None: it cannot be."""
         if not self.is_sure or kwargs.get("out") is not None:
             return None
-        if self.is_random and any(isinstance(arg, torch.Generator) for arg in (*args, *kwargs.values())):
+        if any(isinstance(arg, torch.Generator) for arg in (*args, *kwargs.values())):
             return None
         if self.is_batch_norm:
             return _without_statistics(args) if len(args) > 5 and args[5] else args

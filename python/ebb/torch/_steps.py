@@ -25,7 +25,7 @@ from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry, Recording, Storage
 from ._repeat import device_of, flags, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import CHANGED, alive, digest, expired, forget, geometry, in_backward, is_made_of_tensors, is_overwritten, is_plain, \
-    is_resident_only,     over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
+    is_resident_only, over, overlap, parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
 
 class _Saved:
     """What autograd holds in place of a tensor. is_changed: its bytes were written since."""
@@ -145,13 +145,15 @@ class Recorder:
         if self._pager is not None:
             self._pager.hold(tensors)
 
-    def _note_opaque(self, tensor):
-        """What the step made is written by what is no operator: a kernel of another library, NumPy, a subclass's operator. It
-        stays, and nothing that reads it is computed again."""
+    def _note_opaque(self, tensor, is_written=False):
+        """Its memory is written by what is no operator, or by an operator of a subclass; perhaps, unless it is_written. If the step
+        made it, it stays. Nothing that reads it is computed again."""
         storage = storage_of(tensor)
         number = self._numbers.get(storage._cdata) if storage is not None else None
-        if number is not None and self._storages[number].maker is not None:
+        is_made = number is not None and self._storages[number].maker is not None
+        if is_made:
             self._storages[number].is_shared = True
+        if is_made or number is not None and is_written:
             self._opaque.add(number)
 
     def _is_unwritten(self, number):
@@ -251,7 +253,7 @@ class Recorder:
                 elif not is_written and repeat.reads_bytes and self._is_unwritten(number):
                     self._note_opaque(tensor)
             elif is_written:
-                self._note_opaque(tensor)
+                self._note_opaque(tensor, is_written=True)
         self._make_ready([tensor for tensor, _, _ in taken])
         if repeat.operator.is_collective and self._pager is not None:
             self._pager.hold([tensor for tensor, _, _ in taken])
