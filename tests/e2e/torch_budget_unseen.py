@@ -176,6 +176,25 @@ def check_between_steps():
             training.fit.summary())
 
 
+def check_written_after_the_step():
+    """Before a graph that outlives its step is used."""
+    for plan in ({"budget": "90%"}, {"budget": "80%", "spill": folder}):
+        training, x = Training(**plan), torch.randn(ROWS, WIDTH)
+        for is_last in (False, False, False, True):
+            with training.fit.step():
+                made = training.model(x).exp()
+                loss = (made * made).mean()
+                if not is_last:
+                    loss.backward()
+        loss.backward(retain_graph=True)
+        made.detach().mul_(2)
+        try:
+            loss.backward()
+            verdict(f"written after the step, {plan}: told", False)
+        except RuntimeError as error:
+            verdict(f"written after the step, {plan}: told", "in place" in str(error), error)
+
+
 def check_other_thread():
     fit, found = Training("60%", True, folder).fit, []
 
@@ -244,5 +263,6 @@ if __name__ == "__main__":
     check_a_search_is_interrupted()
     check_other_thread()
     check_between_steps()
+    check_written_after_the_step()
     check_bits()
     sys.exit(torch_verdict.status)

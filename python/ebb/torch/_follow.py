@@ -95,6 +95,7 @@ class Follower:
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
         self._results, self._watched, self._spoilt = {}, {}, set()  # {number: weak reference to a tensor}, {number: its version}
+        self._at_the_end = {}  # {number: its version} of what autograd still wants
         self.measured = self._room = None
         self.is_guarded = pager is not None
 
@@ -548,7 +549,7 @@ class Follower:
                 with quietly():
                     self._pager.touch([saved])
             return saved
-        if saved.is_changed:
+        if saved.is_changed or self.is_over and self._was_written_since(saved.storage):
             raise RuntimeError(CHANGED)
         before, after = ((), ()) if self.is_lost else (self._before.get(i, ()), self._after.get(i, ()))
         if not before and not after and self._is_there(saved) and n_modes() == 0:
@@ -558,6 +559,15 @@ class Follower:
             result = self._unpacked(saved)
             self._do_all(after)
         return result
+
+    def _made(self, numbers):
+        """(number, tensor) of those that the program still has as it made them."""
+        found = ((number, self._results[number]()) for number in numbers if number in self._results)
+        return [(number, tensor) for number, tensor in found if tensor is not None]
+
+    def _was_written_since(self, number):
+        """Whether the program has written it after the step."""
+        return any(version_of(tensor) != self._at_the_end.get(number, version_of(tensor)) for _, tensor in self._made([number]))
 
     def _is_there(self, saved):
         held = self._table.get(saved.storage) if saved.kept is None else None
@@ -586,6 +596,7 @@ class Follower:
         self.restore()
         self._slab.settle()
         self.is_over = True
+        self._at_the_end = {number: version_of(tensor) for number, tensor in self._made({saved.storage for saved in self._all_saved()})}
         if self._room is not None:
             self._room.close()
 
