@@ -246,7 +246,6 @@ with warnings.catch_warnings(record=True) as told:
 verdict("a graph with a checkpoint: a warning", any("PyTorch's own partitioner" in str(one.message) for one in told), told)
 for kind, wrong in (ValueError, lambda: ebb.torch.compile(Net(), "much")), (
         ValueError, lambda: ebb.torch.compile(Net(), "50%", backend="eager")), (
-        ValueError, lambda: ebb.torch.compile(Net(), "150%")), (
         ValueError, lambda: ebb.torch.compile(Net(), "50%", effort="much")), (
         TypeError, lambda: ebb.torch.compile(3, "50%")), (
         ValueError, lambda: ebb.torch.KnapsackSolver("1GiB", effort=-1)), (

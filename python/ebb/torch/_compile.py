@@ -368,7 +368,7 @@ class Partitioner(CustomPartitionerFn):
     """What torch.compile calls with a joint graph. graphs: what was planned, a dict for each."""
 
     def __init__(self, budget, machine, effort, fuses):
-        self._bytes, self._share = _arguments.bytes_or_share(budget)
+        self._bytes, self._share = _arguments.bytes_of(budget)  # above all of PyTorch's, less is computed again than by PyTorch
         _arguments.check_effort(effort)
         self._machine, self._effort, self._fuses, self.graphs = machine, effort, fuses, []
         self._key = (str(budget), content_of(machine), effort)
