@@ -195,6 +195,26 @@ def check_written_after_the_step():
             verdict(f"written after the step, {plan}: told", "in place" in str(error), error)
 
 
+def check_mapped_parameters():
+    """Those of a file that is mapped do not move, but what is computed from them is computed again."""
+    path = os.path.join(folder, "parameters.pt")
+    torch.save(Training().model.state_dict(), path)
+    training = Training("75%")
+    training.model.load_state_dict(torch.load(path, mmap=True), assign=True)
+    for parameter in training.model.parameters():
+        parameter.requires_grad_(parameter.ndim > 1)
+    training.optimizer = torch.optim.SGD(training.model.parameters(), 1e-3)
+    training.train(lambda model, x: model(x).square().mean(), 1)
+    are_mapped = not training.model[0].weight.untyped_storage().resizable()
+    try:
+        training.train(lambda model, x: model(x).square().mean())
+    except ebb.torch.DoesNotFit as error:
+        verdict("parameters of a mapped file", False, error)
+        return
+    told = training.fit.summary()
+    verdict("parameters of a mapped file", are_mapped and told["recomputed_ops"] > 0 and told["steps_unlike"] == 0, are_mapped, told)
+
+
 def check_other_thread():
     fit, found = Training("60%", True, folder).fit, []
 
@@ -264,5 +284,6 @@ if __name__ == "__main__":
     check_other_thread()
     check_between_steps()
     check_written_after_the_step()
+    check_mapped_parameters()
     check_bits()
     sys.exit(torch_verdict.status)

@@ -64,6 +64,7 @@ class Recorder:
         self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
         self._leaves, self._is_over, self._is_updating = [], False, False
         self._opaque, self._flags, self._last_flags = set(), [], None  # numbers of what is written unseen; (entry, flags); at the end
+        self._of_parameters = set()  # numbers: NumPy does not write them, wherever a file was mapped to
 
     def __del__(self):
         for key in self._numbers:  # of a step that raised
@@ -78,6 +79,8 @@ class Recorder:
             number = self._number(tensor)
             if tensor.is_leaf and tensor.requires_grad:
                 self._leaves.append((weakref.ref(tensor), number))
+            if isinstance(tensor, torch.nn.Parameter):
+                self._of_parameters.add(number)
         self._note_owners(owned or {})
 
     def _note_owners(self, owned):
@@ -329,7 +332,7 @@ class Recorder:
         """What is needed to run the operator once more; None: it cannot be, or need not."""
         if entry.is_backward or self._is_updating or not all(self._is_plain(tensor) for tensor in tensors):
             return None
-        if any(tensor.is_inference() or is_overwritten(tensor) for tensor in tensors):
+        if any(tensor.is_inference() or is_overwritten(tensor) and self._number(tensor) not in self._of_parameters for tensor in tensors):
             return None
         self._flags.append((entry, flags()))
         if any(self._storages[number].maker is None for number in entry.updates) and not repeat.is_batch_norm:
