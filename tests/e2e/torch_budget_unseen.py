@@ -163,7 +163,8 @@ def check_between_steps():
     training.train(inference)
     del training.model.seen
     training.fit.put_away()
-    answer = ebb.torch.plan(training.model, (torch.randn(ROWS, WIDTH),), training.optimizer, loss=lambda model, x: model(*x).sum(), quiet=True)
+    answer = ebb.torch.plan(training.model, (torch.randn(ROWS, WIDTH),), training.optimizer, loss=lambda model, x: model(*x).sum(),
+                            quiet=True)
     verdict("a plan for what is away", answer.plain_bytes > answer.least_bytes > 0, answer)
     training.fit.put_away()
     training.fit.bring_back()
@@ -229,7 +230,8 @@ def check_other_thread():
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
-    verdict("what is for between steps, in a step of another thread", len(found) == 2 and all("between steps" in text for text in found), found)
+    verdict("what is for between steps, in a step of another thread",
+            len(found) == 2 and all("between steps" in text for text in found), found)
 
 
 def check_signals():
