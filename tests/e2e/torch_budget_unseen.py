@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import threading
+import warnings
 
 import numpy as np
 import torch
@@ -112,6 +113,21 @@ def inference(model, x):
     return x.square().mean()
 
 
+def swapped(model, x, is_swapped=True):
+    """Other weights in the forward pass than in the backward pass."""
+    if not hasattr(model, "others"):
+        model.others = [parameter.detach() * 3 for parameter in model.parameters()]
+
+    def swap():
+        for parameter, other in zip(model.parameters(), model.others if is_swapped else ()):
+            parameter.data, other.data = other.data, parameter.data
+    swap()
+    for layer in model:
+        x = layer(x).tanh().mul(1.1)
+    swap()
+    return x.square().mean()
+
+
 class Training:
     def __init__(self, budget=None, moves=False, spill=None):
         torch.manual_seed(0)
@@ -149,7 +165,7 @@ def within(loss_of, plan):
 
 
 def check_bits():
-    for loss_of in (kernels, subclasses, memory_of_numpy, buffers_of_numpy, flags, generators, inference):
+    for loss_of in (kernels, subclasses, memory_of_numpy, buffers_of_numpy, flags, generators, inference, swapped):
         plainly = Training().bits(loss_of)
         for plan in PLANS:
             got, told = within(loss_of, plan)
@@ -194,6 +210,50 @@ def check_written_after_the_step():
             verdict(f"written after the step, {plan}: told", False)
         except RuntimeError as error:
             verdict(f"written after the step, {plan}: told", "in place" in str(error), error)
+
+
+def late(act):
+    """The exception of a step that does another thing only once there is a plan, within the least budget; None: there is none."""
+    budget = "20%"
+    for _ in range(3):
+        training = Training(budget)
+        try:
+            training.train(lambda model, x: act(model, x, False))
+            break
+        except ebb.torch.DoesNotFit as error:
+            budget = error.least_bytes
+    try:
+        training.train(lambda model, x: act(model, x, True))
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def check_late_changes():
+    def with_flags(model, x, is_late):
+        with torch.backends.mkldnn.flags(enabled=not is_late):
+            for layer in model:
+                x = layer(x).tanh().mul(1.1)
+        return x.square().mean()
+    found = late(with_flags)
+    verdict("flags that change after the plan: told", found is not None and "flags" in found, found)
+    found = late(swapped)
+    verdict("weights that are exchanged after the plan: told", found is not None and "changed" in found, found)
+
+
+def check_assigned():
+    training = Training("90%")
+
+    def assign(model, x):
+        x = model[0](x)
+        y = x * x
+        x.data = x.data * 2
+        return model[1](y).square().mean()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with contextlib.suppress(ebb.torch.DoesNotFit):
+            training.train(assign, 2)
+    verdict("data that are assigned: a warning", any(".data of a tensor" in str(one.message) for one in told), told)
 
 
 def check_mapped_parameters():
@@ -287,5 +347,7 @@ if __name__ == "__main__":
     check_between_steps()
     check_written_after_the_step()
     check_mapped_parameters()
+    check_late_changes()
+    check_assigned()
     check_bits()
     sys.exit(torch_verdict.status)

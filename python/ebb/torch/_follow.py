@@ -27,7 +27,7 @@ from ._owned import GRADIENT
 from ._pager import Recent
 from ._recording import OP, PACK, TOUCH, UNPACK, Entry
 from ._room import Room
-from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, flags, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._sizes import are_alike, within
 from ._steps import note_written
@@ -49,13 +49,21 @@ class _Argument:
 
 
 class _Outside:
-    """A tensor that no plan moves, and its version when the operator read it."""
-    __slots__ = ("tensor", "version")
+    """A tensor that no plan moves, its version when the operator read it, and the storage that it had (None: it is not plain)."""
+    __slots__ = ("tensor", "version", "storage")
+
+    def __init__(self, tensor):
+        self.tensor, self.version = tensor, version_of(tensor)
+        self.storage = tensor.untyped_storage() if is_plain(tensor) else None
+
+    def is_as_it_was(self):
+        return version_of(self.tensor) == self.version and (
+            self.storage is None or self.tensor.untyped_storage()._cdata == self.storage._cdata)
 
 
 class _Call:
     """An operator with what it needs to be computed again."""
-    __slots__ = ("func", "args", "kwargs", "device", "state", "entry")
+    __slots__ = ("func", "args", "kwargs", "device", "state", "entry", "flags")
 
 
 class Follower:
@@ -179,6 +187,8 @@ class Follower:
                 self._expected = entry.versions
                 self._act(self._before.get(i, ()))
         self._pager.touch([tensor])
+
+    assigned = staticmethod(lambda *_: None)
 
     def _is_touched(self):
         return self.n_seen > 0 and self._entries[self._moments[self.n_seen - 1]].kind == TOUCH
@@ -467,16 +477,14 @@ class Follower:
             nonlocal is_known
             number = self._numbers.get(tensor.untyped_storage()._cdata) if is_plain(tensor) else None
             if number is None:
-                kept = _Outside()
-                kept.tensor, kept.version = tensor, version_of(tensor)
-                return kept
+                return _Outside(tensor)
             if number not in versions:
                 is_known = False
             argument = _Argument()
             argument.storage, argument.version, argument.place = number, self._version[number], geometry(tensor)
             return argument
         call = _Call()
-        call.func, call.entry, call.state = entry.func, entry, None
+        call.func, call.entry, call.state, call.flags = entry.func, entry, None, flags()
         arguments = repeat.arguments(args, kwargs)
         if arguments is None:
             return None
@@ -760,6 +768,9 @@ class Follower:
 
     def _compute(self, call, made):
         """Compute an operator again; gives {(storage, version): storage}. made: what was made on the way."""
+        if call.flags != flags():
+            raise RuntimeError(f"ebb: {call.func} has to be computed again, but flags of PyTorch that choose its algorithm were changed since; "
+                               "change them from the first step on, or between steps")
         written, expected = {}, self._expected
         self._expected = call.entry.versions
         args = [self._put(arg, call, written, made) for arg in call.args]
@@ -786,7 +797,7 @@ class Follower:
                 self._bring(value.storage, value.version, made)
             return over(storage, value.place)
         if isinstance(value, _Outside):
-            if version_of(value.tensor) != value.version:
+            if not value.is_as_it_was():
                 raise _was_changed(call)
             if self._pager is not None:
                 self._pager.touch([value.tensor])

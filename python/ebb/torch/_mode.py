@@ -73,6 +73,10 @@ class Mode(TorchDispatchMode):
         with torch._C.DisableTorchFunction(), self._held:
             self.doer.touch(tensor, is_handed_out)
 
+    def assigned(self, tensor, other):
+        with torch._C.DisableTorchFunction(), self._held:
+            self.doer.assigned(tensor, other)
+
     def leave(self):
         super().__exit__(None, None, None)
 

@@ -251,6 +251,7 @@ _DATA = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torc
 
 _HANDS_OUT = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
               torch.Tensor.storage, torch.Tensor.__dlpack__, torch.Tensor.set_}  # of these: what may write it unseen
+_ASSIGN = torch.Tensor.data.__set__
 
 
 class Data(TorchFunctionMode):
@@ -263,4 +264,6 @@ class Data(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in _DATA and args and isinstance(args[0], torch.Tensor):
             self._mode.touch(args[0], func in _HANDS_OUT)
+        elif func == _ASSIGN:
+            self._mode.assigned(*args)
         return func(*args, **kwargs or {})

@@ -13,6 +13,7 @@ half of the limit is left for what an operator makes. Where there is no room to 
 import collections
 import gc
 import itertools
+import warnings
 import weakref
 
 import torch
@@ -158,6 +159,15 @@ class Recorder:
             self._storages[number].is_shared = True
         if is_made or number is not None and is_written:
             self._opaque.add(number)
+
+    def assigned(self, tensor, other):
+        """Its data are those of another one from now on, which autograd does not count as a write."""
+        self._note_opaque(tensor, is_written=True)
+        self._note_opaque(other, is_written=True)
+        number = self._number(tensor)
+        if any(reference() is not None for reference in self._saved_of.get(number, ())):
+            warnings.warn("ebb: .data of a tensor that autograd saved was assigned in a step. Gradients are those of the data that it had, as "
+                          "wherever hooks for saved tensors are used; without ebb they may be those of the new data", stacklevel=4)
 
     def _is_unwritten(self, number):
         """Whether no operator has written what one has made room for."""
