@@ -769,8 +769,8 @@ class Follower:
     def _compute(self, call, made):
         """Compute an operator again; gives {(storage, version): storage}. made: what was made on the way."""
         if call.flags != flags():
-            raise RuntimeError(f"ebb: {call.func} has to be computed again, but flags of PyTorch that choose its algorithm were changed since; "
-                               "change them from the first step on, or between steps")
+            raise RuntimeError(f"ebb: {call.func} has to be computed again, but flags of PyTorch that choose its algorithm were changed "
+                               "since; change them from the first step on, or between steps")
         written, expected = {}, self._expected
         self._expected = call.entry.versions
         args = [self._put(arg, call, written, made) for arg in call.args]

@@ -166,8 +166,8 @@ class Recorder:
         self._note_opaque(other, is_written=True)
         number = self._number(tensor)
         if any(reference() is not None for reference in self._saved_of.get(number, ())):
-            warnings.warn("ebb: .data of a tensor that autograd saved was assigned in a step. Gradients are those of the data that it had, as "
-                          "wherever hooks for saved tensors are used; without ebb they may be those of the new data", stacklevel=4)
+            warnings.warn("ebb: .data of a tensor that autograd saved was assigned in a step. Gradients are those of the data that it "
+                          "had, as wherever hooks for saved tensors are used; without ebb they may be those of the new data", stacklevel=4)
 
     def _is_unwritten(self, number):
         """Whether no operator has written what one has made room for."""
