@@ -64,6 +64,9 @@ class Plans:
     def __len__(self):
         return len(self._all)
 
+    def __iter__(self):
+        return iter(self._all)
+
     def of(self, key):
         return [planned for planned in self._all if planned.key == key]
 
