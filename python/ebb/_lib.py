@@ -97,12 +97,10 @@ _library = None
 
 
 def _open():
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = [os.path.join(here, *place) for place in _PLACES]
-    named = [os.environ["EBB_LIBRARY"]] if "EBB_LIBRARY" in os.environ else [
-        os.path.join(place, name) for place in places for name in _NAMES]
-    if "EBB_LIBRARY" in os.environ and not os.path.exists(named[0]):
-        raise OSError(f"ebb: EBB_LIBRARY names {named[0]!r}, which does not exist")
+    given, here = os.environ.get("EBB_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
+    if given is not None and not os.path.exists(given):
+        raise OSError(f"ebb: EBB_LIBRARY names {given!r}, which does not exist")
+    named = [given] if given is not None else [os.path.join(here, *place, name) for place in _PLACES for name in _NAMES]
     for path in named:
         if os.path.exists(path):
             return ctypes.CDLL(path)

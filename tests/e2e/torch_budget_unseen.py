@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import sys
-import threading
 import warnings
 
 import numpy as np
@@ -277,19 +276,9 @@ def check_mapped_parameters():
 
 
 def check_other_thread():
-    fit, found = Training("60%", True, folder).fit, []
-
-    def call():
-        for act in (fit.put_away, fit.bring_back):
-            try:
-                act()
-                found.append("it was done")
-            except RuntimeError as error:
-                found.append(str(error))
+    fit = Training("60%", True, folder).fit
     with fit.step():
-        thread = threading.Thread(target=call)
-        thread.start()
-        thread.join()
+        found = torch_verdict.said_elsewhere(fit.put_away, fit.bring_back)
     verdict("what is for between steps, in a step of another thread",
             len(found) == 2 and all("between steps" in text for text in found), found)
 

@@ -12,9 +12,9 @@ import weakref
 import torch
 
 from .. import planning
+from .._interrupts import held, watched
 from . import _arguments, _fit, _follow, _guard, _inside, _mode, _say, _schedule, _sizes, _steps
 from ._bytes import Bytes
-from .._interrupts import held, watched
 from ._kinds import Kinds
 from ._outside import outside_bytes
 from ._owned import STATE, Owned, refuse_unseen

@@ -221,10 +221,10 @@ class Follower:
 
     def begin_backward(self):
         """A hook may write what was made until now unseen, so its versions are noted."""
-        for number, result in self._results.items():
-            tensor = result() if number not in self._watched else None
-            if tensor is not None:
-                self._watched[number] = version_of(tensor)
+        for number in self._results:
+            version = self._version_now(number) if number not in self._watched else None
+            if version is not None:
+                self._watched[number] = version
 
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
@@ -557,7 +557,7 @@ class Follower:
                 with quietly():
                     self._pager.touch([saved])
             return saved
-        if saved.is_changed or self.is_over and self._was_written_since(saved.storage):
+        if saved.is_changed or self.is_over and self._was_written_since(self._at_the_end, saved.storage):
             raise RuntimeError(CHANGED)
         before, after = ((), ()) if self.is_lost else (self._before.get(i, ()), self._after.get(i, ()))
         if not before and not after and self._is_there(saved) and n_modes() == 0:
@@ -568,14 +568,16 @@ class Follower:
             self._do_all(after)
         return result
 
-    def _made(self, numbers):
-        """(number, tensor) of those that the program still has as it made them."""
-        found = ((number, self._results[number]()) for number in numbers if number in self._results)
-        return [(number, tensor) for number, tensor in found if tensor is not None]
+    def _version_now(self, number):
+        """How often the program has written what an operator made; None: it has it no more, or PyTorch does not count."""
+        result = self._results.get(number)
+        tensor = result() if result is not None else None
+        return version_of(tensor) if tensor is not None else None
 
-    def _was_written_since(self, number):
-        """Whether the program has written it after the step."""
-        return any(version_of(tensor) != self._at_the_end.get(number, version_of(tensor)) for _, tensor in self._made([number]))
+    def _was_written_since(self, versions, number):
+        """Whether the program has written it since these versions were noted."""
+        now = self._version_now(number)
+        return now is not None and now != versions.get(number, now)
 
     def _is_there(self, saved):
         held = self._table.get(saved.storage) if saved.kept is None else None
@@ -604,7 +606,7 @@ class Follower:
         self.restore()
         self._slab.settle()
         self.is_over = True
-        self._at_the_end = {number: version_of(tensor) for number, tensor in self._made({saved.storage for saved in self._all_saved()})}
+        self._at_the_end = {saved.storage: self._version_now(saved.storage) for saved in self._all_saved()}
         if self._room is not None:
             self._room.close()
 
@@ -808,8 +810,8 @@ class Follower:
 
     def _is_spoilt(self, number):
         """Whether the backward pass wrote a storage of the program's own, in a hook that it did not have when it was recorded."""
-        tensor = self._results[number]() if number in self._table and number in self._watched and number not in self._own else None
-        return number in self._spoilt or tensor is not None and version_of(tensor) != self._watched[number]
+        is_programs = number in self._table and number not in self._own
+        return number in self._spoilt or is_programs and self._was_written_since(self._watched, number)
 
     def _take(self, value, written, made):
         """A storage that an operator writes in place once more: of its own, and not to be found at this version."""
