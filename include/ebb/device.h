@@ -32,7 +32,7 @@ typedef struct ebb_device_info {
     uint64_t capacity_bytes;
     uint64_t context_bytes; /* of these, what the vendor's context takes */
     uint64_t granule_bytes; /* an arena takes whole ones of these; 0: any number of bytes */
-    uint64_t cache_bytes;   /* of a GPU's second level; 0: not known */
+    uint64_t cache_bytes;   /* the largest: a GPU's second level, a processor's last one; 0: not known */
     int32_t n_threads;      /* of the host, for computing (cpu, ref) and for decoding images */
 } ebb_device_info;
 

@@ -145,9 +145,10 @@ typedef struct ebb_measure_options {
 
 /* Measure each distinct kernel of a lowered network in an arena with room for one kernel at a time, and store the least
  * time under its key, one kernel after the other. One that takes eight times as long as another of its step is run once
- * or twice; an algorithm that did so at two steps gets its time at further ones by its rate there. Kernels whose times
- * the machine has already are left out. If the device holds no data, nothing is measured, here and below, and the
- * machine stays as it is. EBB_E_ARGUMENT: options of another version. */
+ * or twice; an algorithm that did so at two steps gets its time at further ones by its rate there. On a processor a
+ * kernel finds in the cache what it would find there in training; this takes as much memory as the cache has, up to 64
+ * MiB. Kernels whose times the machine has already are left out. If the device holds no data, nothing is measured,
+ * here and below, and the machine stays as it is. EBB_E_ARGUMENT: options of another version. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, const ebb_measure_options *options,
                                          ebb_machine *machine);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
+#define MAX_CACHES 8
 
 struct ebb_arena_mem {
     unsigned char *map; /* where its first page begins */
@@ -228,8 +229,23 @@ static void read_processor_name(char *name, size_t name_bytes) {
     (void)fclose(file);
 }
 
+/* Of the first processor; its caches are numbered from the nearest one. */
+static uint64_t find_cache_bytes(void) {
+    uint64_t most_bytes = 0;
+    for (int i = 0; i < MAX_CACHES; i++) {
+        char path[64];
+        unsigned long kib = 0;
+        (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *file = fopen(path, "r");
+        if (file == NULL) { break; }
+        if (fscanf(file, "%luK", &kib) == 1) { most_bytes = ebb_max_u64(most_bytes, (uint64_t)kib << 10); }
+        (void)fclose(file);
+    }
+    return most_bytes;
+}
+
 void ebb__host_describe(ebb_device_info *info_out) {
-    *info_out = (ebb_device_info){.n_threads = 1};
+    *info_out = (ebb_device_info){.n_threads = 1, .cache_bytes = find_cache_bytes()};
     read_processor_name(info_out->name, sizeof info_out->name);
     info_out->capacity_bytes = capacity_bytes();
     cpu_set_t set;

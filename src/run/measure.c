@@ -38,6 +38,7 @@ void ebb__bench_close(ebb_bench *b) {
     if (b->behind != NULL) { ops->event_destroy(b->device, b->behind); }
     if (b->port != NULL && b->port[0] != NULL) { ops->host_free(b->device, b->port[0], b->port_bytes); }
     ebb__free(b->device->mem, b->port);
+    ebb__cache_close(&b->cache);
     ebb_arena_destroy(b->arena);
 }
 
@@ -57,16 +58,17 @@ static ebb_status time_once(ebb_bench *b, ebb_kernel *kernel, ebb_bound *bound, 
     return EBB_OK;
 }
 
-ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
-                           uint64_t hopeless_ns, uint64_t *ns_out) {
+ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, const ebb_warm *warm,
+                           uint32_t reps, uint64_t hopeless_ns, uint64_t *ns_out) {
     ebb_bound *bound = NULL;
     EBB_TRY(b->device->ops->bind(kernel, binding, &bound));
-    uint64_t least_ns = UINT64_MAX, spent_ns = 0;
+    const uint64_t begin_ns = ebb__now_ns();
+    uint64_t least_ns = UINT64_MAX;
     ebb_status st = EBB_OK;
-    for (uint32_t r = 0; st == EBB_OK && (r <= reps || (r < SOON_REPS && spent_ns < SOON_NS)); r++) {
+    for (uint32_t r = 0; st == EBB_OK && (r <= reps || (r < SOON_REPS && ebb__now_ns() - begin_ns < SOON_NS)); r++) {
         uint64_t ns = 0;
+        ebb__cache_prepare(&b->cache, warm);
         st = time_once(b, kernel, bound, &ns);
-        spent_ns += ns;
         const bool hopeless = ns > hopeless_ns && (r > 0 || ns > SURE_NS);
         if (r > 0 || reps == 0 || hopeless) { least_ns = ebb_min_u64(least_ns, ns); }
         if (hopeless) { break; }
@@ -158,7 +160,7 @@ static uint64_t hopeless_time(const ebb_program *program, const sample *s, const
 }
 
 static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sample *s, uint32_t reps,
-                                 ebb_buf *operands, ebb_slow_kernels *slow, ebb_machine *machine) {
+                                 ebb_buf *operands, ebb_buf *warm_bufs, ebb_slow_kernels *slow, ebb_machine *machine) {
     const ebb_lowered_step *step = &low->steps.data[s->step];
     const ebb_step *of = &low->program->steps.data[s->step];
     const ebb_choice *choice = &low->program->choices.data[of->first_choice + s->choice];
@@ -173,7 +175,8 @@ static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sam
                            .state = &b->state,
                            .rng_stream = step->rng_stream};
     zero_operands(b, step, operands);
-    EBB_TRY(ebb__bench_time(b, kernel, &binding, reps, hopeless_ns, &ns));
+    const ebb_warm warm = {warm_bufs, ebb__cache_find_warm(&b->cache, low, s->step, operands, warm_bufs)};
+    EBB_TRY(ebb__bench_time(b, kernel, &binding, &warm, reps, hopeless_ns, &ns));
     if (ns > hopeless_ns) { ebb__slow_note(slow, of->kind, choice, ns); }
     return ebb_machine_set_time(machine, s->key, ns);
 }
@@ -190,7 +193,8 @@ static ebb_status measure_samples(const ebb_lowered *low, const ebb_measure_opti
         most = most > low->steps.data[samples[i].step].n_operands ? most : low->steps.data[samples[i].step].n_operands;
     }
     ebb_buf *operands = ebb__bump_alloc(bump, most, sizeof *operands);
-    if (operands == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_buf *warm = ebb__bump_alloc(bump, most, sizeof *warm);
+    if (operands == NULL || warm == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < n; i++) {
         const ebb_lowered_step *step = &low->steps.data[samples[i].step];
         uint64_t end = lay_out(low, step, NULL, operands) + step->kernel[samples[i].choice]->scratch_bytes;
@@ -202,10 +206,11 @@ static ebb_status measure_samples(const ebb_lowered *low, const ebb_measure_opti
     ebb_bench b;
     ebb_slow_kernels slow = {.n = 0};
     ebb_status st = ebb__bench_open(low->device, arena_bytes, low->graph->ports.n, port_bytes, &b);
+    if (st == EBB_OK) { st = ebb__cache_open(low, &b.cache); }
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         if (options->stop != NULL && options->stop(options->stop_ctx)) { break; }
         ebb__tell(&options->progress, "measuring kernels", i, n);
-        st = measure_sample(&b, low, &samples[i], options->reps, operands, &slow, machine);
+        st = measure_sample(&b, low, &samples[i], options->reps, operands, warm, &slow, machine);
     }
     ebb__bench_close(&b);
     return st;

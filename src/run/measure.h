@@ -5,7 +5,7 @@
 #ifndef EBB_SRC_MEASURE_H
 #define EBB_SRC_MEASURE_H
 
-#include "run/run.h"
+#include "run/measure_cache.h"
 
 typedef struct ebb_bench {
     ebb_device *device;
@@ -15,6 +15,7 @@ typedef struct ebb_bench {
     ebb_run_state state;
     void **port; /* [n_ports], all one: what feeds carry does not matter */
     uint64_t port_bytes;
+    ebb_bench_cache cache; /* zeros: kernels find it as the run before left it */
 } ebb_bench;
 
 /* Close it in any case. */
@@ -26,8 +27,8 @@ uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event);
 
 /* The least of reps runs after one that warms up: on a machine that others use too, the least is the least disturbed. A
  * kernel that is soon done is run more often, since one disturbance is all of its time. A run that takes longer than
- * hopeless_ns is the last, but for a first one that may have waited for its code. */
-ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
-                           uint64_t hopeless_ns, uint64_t *ns_out);
+ * hopeless_ns is the last, but for a first one that may have waited for its code. warm may be NULL. */
+ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, const ebb_warm *warm,
+                           uint32_t reps, uint64_t hopeless_ns, uint64_t *ns_out);
 
 #endif

@@ -20,8 +20,9 @@
 #define ROUND_BYTES_PER_S 1e10
 #define SLOW_FLOPS_PER_S 3e9
 #define LINK_REPS 5
-#define BESIDE_NS ((uint64_t)10 * 1000 * 1000) /* that kernels run beside copies, about */
-#define MOST_BESIDE 64u                        /* kernels, or copies */
+#define BESIDE_COPIES 4u
+#define BESIDE_TIMES 3u  /* a copy's own time, that kernels run for it */
+#define MOST_BESIDE 256u /* kernels */
 #define N_SHARES ((size_t)2 * LINK_REPS)
 #define LEAST_SHARE 0.05
 #define SLOW_KERNEL_NS ((uint64_t)50 * 1000 * 1000) /* of such a device shares are not worth the wait: they are 1 */
@@ -91,7 +92,7 @@ static ebb_status open_sum(ebb_bench *b, int64_t n, usual *u) {
 /* If it does not fit the arena, *per_s stays as it is. */
 static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s) {
     if (!fits(b, u)) { return EBB_OK; }
-    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, UINT64_MAX, &u->time_ns));
+    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, NULL, LINK_REPS, UINT64_MAX, &u->time_ns));
     *per_s = work * 1e9 / (double)ebb_max_u64(u->time_ns, 1);
     return EBB_OK;
 }
@@ -214,63 +215,102 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
 
 /* ---- copies beside kernels ------------------------------------------------------------------------ */
 
-/* A kernel, and a copy one way of a link. */
+/* A kernel again and again, and now and then a copy one way of a link, which begins when a kernel has ended and is over
+ * long before the next one: as in training. A processor's scheduler treats a thread that wakes up for a millisecond
+ * otherwise than one that copies all the time. */
 typedef struct beside {
     ebb_bench *b;
     ebb_kernel *kernel;
     ebb_bound *bound;
     ebb_stream *stream;
     ebb_transfer transfer;
-    ebb_event *copied;
+    ebb_event *ready, *begun[BESIDE_COPIES], *copied[BESIDE_COPIES];
+    uint32_t n_kernels; /* for each copy */
 } beside;
 
 typedef struct beside_time {
     uint64_t kernels_ns, copies_ns;
 } beside_time;
 
-/* Begin that many of both at once. */
-static ebb_status run_beside(beside *x, uint32_t n_kernels, uint32_t n_copies, beside_time *time_out) {
+static ebb_status open_beside(beside *x) {
+    const ebb_backend_ops *ops = x->b->device->ops;
+    EBB_TRY(ops->event_create(x->b->device, &x->ready));
+    for (uint32_t i = 0; i < BESIDE_COPIES; i++) {
+        EBB_TRY(ops->event_create(x->b->device, &x->begun[i]));
+        EBB_TRY(ops->event_create(x->b->device, &x->copied[i]));
+    }
+    return EBB_OK;
+}
+
+static void close_event(const beside *x, ebb_event *event) {
+    if (event != NULL) { x->b->device->ops->event_destroy(x->b->device, event); }
+}
+
+static void close_beside(beside *x) {
+    close_event(x, x->ready);
+    for (uint32_t i = 0; i < BESIDE_COPIES; i++) {
+        close_event(x, x->begun[i]);
+        close_event(x, x->copied[i]);
+    }
+}
+
+static ebb_status copy_beside(beside *x, uint32_t i) {
+    const ebb_backend_ops *ops = x->b->device->ops;
+    EBB_TRY(ops->event_record(x->b->stream, x->ready));
+    EBB_TRY(ops->event_wait(x->stream, x->ready));
+    EBB_TRY(ops->event_record(x->stream, x->begun[i]));
+    EBB_TRY(ebb__tiers_transfer(x->stream, &x->transfer));
+    return ops->event_record(x->stream, x->copied[i]);
+}
+
+static ebb_status run_beside(beside *x, uint32_t n_kernels, bool copies, beside_time *time_out) {
     const ebb_backend_ops *ops = x->b->device->ops;
     EBB_TRY(ops->event_record(x->b->stream, x->b->before));
-    for (uint32_t i = 0; i < n_copies; i++) { EBB_TRY(ebb__tiers_transfer(x->stream, &x->transfer)); }
-    EBB_TRY(ops->event_record(x->stream, x->copied));
-    for (uint32_t i = 0; i < n_kernels; i++) { EBB_TRY(ops->run(x->b->stream, x->kernel, x->bound)); }
+    for (uint32_t i = 0; i < BESIDE_COPIES; i++) {
+        if (copies) { EBB_TRY(copy_beside(x, i)); }
+        for (uint32_t k = 0; k < n_kernels; k++) { EBB_TRY(ops->run(x->b->stream, x->kernel, x->bound)); }
+    }
     EBB_TRY(ops->event_record(x->b->stream, x->b->behind));
     EBB_TRY(ops->stream_sync(x->b->stream));
     EBB_TRY(ops->stream_sync(x->stream));
     EBB_TRY(ebb__tiers_drain(x->transfer.tiers));
-    time_out->kernels_ns = ebb_max_u64(ebb__bench_elapsed(x->b, x->b->behind), 1);
-    time_out->copies_ns = ebb_max_u64(ebb__bench_elapsed(x->b, x->copied), 1);
+    *time_out = (beside_time){.kernels_ns = ebb__bench_elapsed(x->b, x->b->behind)};
+    for (uint32_t i = 0; copies && i < BESIDE_COPIES; i++) {
+        const uint64_t begun_ns = ops->event_time_ns(x->b->device, x->begun[i]);
+        const uint64_t copied_ns = ops->event_time_ns(x->b->device, x->copied[i]);
+        time_out->copies_ns += copied_ns - ebb_min_u64(begun_ns, copied_ns);
+    }
     return EBB_OK;
 }
 
-static double share(double done_ns, double in_ns) {
-    return fmin(1, fmax(LEAST_SHARE, done_ns / in_ns));
+static double clip_share(double share) {
+    return fmin(1, fmax(LEAST_SHARE, share));
 }
 
-/* Until the sooner of the two ends, each has its share; after that the later one is alone. */
-static void find_shares(const beside_time *alone, const beside_time *both, double *work_out, double *copy_out) {
-    const double kernels_ns = (double)alone->kernels_ns, copies_ns = (double)alone->copies_ns;
-    const double sooner_ns = (double)ebb_min_u64(both->kernels_ns, both->copies_ns);
-    *work_out = share(kernels_ns - ((double)both->kernels_ns - sooner_ns), sooner_ns);
-    *copy_out = share(copies_ns - ((double)both->copies_ns - sooner_ns), sooner_ns);
+/* What the kernels lost, they lost while there were copies. */
+static void find_shares(uint64_t kernels_ns, uint64_t copies_ns, const beside_time *both, double *work_out,
+                        double *copy_out) {
+    const double lost_ns = (double)both->kernels_ns - (double)kernels_ns;
+    const double copying_ns = (double)ebb_max_u64(both->copies_ns, 1);
+    *work_out = clip_share(1 - lost_ns / copying_ns);
+    *copy_out = clip_share((double)copies_ns / copying_ns);
 }
 
-static uint32_t count_for(uint64_t ns) {
-    return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_NS / ebb_max_u64(ns, 1), 1), MOST_BESIDE);
+/* Enough kernels for each copy that it is over before the next one begins. */
+static uint32_t count_for(uint64_t kernel_ns, uint64_t copy_ns) {
+    return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_TIMES * copy_ns / ebb_max_u64(kernel_ns, 1), 1), MOST_BESIDE);
 }
 
-static ebb_status measure_beside(beside *x, uint32_t n_kernels, double work[LINK_REPS], double copy[LINK_REPS]) {
+static ebb_status measure_beside(beside *x, uint64_t kernel_ns, double work[LINK_REPS], double copy[LINK_REPS]) {
     beside_time alone, none, both;
-    EBB_TRY(run_beside(x, 1, 1, &both)); /* warms up */
-    EBB_TRY(run_beside(x, 0, 1, &none));
-    const uint32_t n_copies = count_for(none.copies_ns);
+    EBB_TRY(run_beside(x, 1, true, &both)); /* warms up */
+    EBB_TRY(run_beside(x, 0, true, &none));
+    const uint32_t n_kernels = count_for(kernel_ns, none.copies_ns / BESIDE_COPIES);
     for (int r = 0; r < LINK_REPS; r++) {
-        EBB_TRY(run_beside(x, n_kernels, 0, &alone));
-        EBB_TRY(run_beside(x, 0, n_copies, &none));
-        alone.copies_ns = none.copies_ns;
-        EBB_TRY(run_beside(x, n_kernels, n_copies, &both));
-        find_shares(&alone, &both, &work[r], &copy[r]);
+        EBB_TRY(run_beside(x, n_kernels, false, &alone));
+        EBB_TRY(run_beside(x, 0, true, &none));
+        EBB_TRY(run_beside(x, n_kernels, true, &both));
+        find_shares(alone.kernels_ns, none.copies_ns, &both, &work[r], &copy[r]);
     }
     return EBB_OK;
 }
@@ -299,13 +339,13 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     set_transfers(b, tiers, link, u->end_bytes, piece_bytes, piece_bytes, transfer);
     beside x = {.b = b, .kernel = u->kernel};
     EBB_TRY(b->device->ops->bind(u->kernel, &u->binding, &x.bound));
-    ebb_status st = b->device->ops->event_create(b->device, &x.copied);
+    ebb_status st = open_beside(&x);
     for (size_t d = 0; st == EBB_OK && d < 2; d++) {
         x.stream = stream[d];
         x.transfer = transfer[d];
-        st = measure_beside(&x, count_for(u->time_ns), &work[d * LINK_REPS], &copy[d * LINK_REPS]);
+        st = measure_beside(&x, u->time_ns, &work[d * LINK_REPS], &copy[d * LINK_REPS]);
     }
-    if (x.copied != NULL) { b->device->ops->event_destroy(b->device, x.copied); }
+    close_beside(&x);
     b->device->ops->unbind(u->kernel, x.bound);
     if (st == EBB_OK) {
         link->work_rate[kind] = median(work, N_SHARES);
@@ -407,7 +447,7 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const
     ebb__host_describe(&host);
     ebb__machine_set_capacity(machine, EBB_HOST, host.capacity_bytes);
     EBB_TRY(ebb_device_get_info(device, &info));
-    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
+    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * ebb_min_u64(info.cache_bytes, EBB_MOST_CACHE));
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = ebb__bench_open(device, arena_bytes, 0, 64, &b);
     if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, &p, machine); }

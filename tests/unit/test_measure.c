@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring: every kernel of a network gets its time, in an arena of its floor; links and rates are positive; and
- * memory that runs out at any point is given back.
+ * Measuring: every kernel of a network gets its time, in an arena of its floor; what it finds in the cache; links and
+ * rates are positive; and memory that runs out at any point is given back.
  */
+#include "run/measure_cache.h"
 #include "run/measure_slow.h"
 #include "run_support.h"
 
@@ -121,6 +122,71 @@ static void a_stop_keeps_what_was_measured(void **state) {
     run_fixture_fini(&f);
 }
 
+#define MOST_OPERANDS 32
+static uint32_t count_warm(const ebb_lowered *low, uint32_t step, uint64_t cache_bytes) {
+    static const ebb_buf operands[MOST_OPERANDS];
+    static ebb_buf warm[MOST_OPERANDS];
+    assert_true(low->steps.data[step].n_operands <= MOST_OPERANDS);
+    const ebb_bench_cache cache = {.size_bytes = cache_bytes};
+    return ebb__cache_find_warm(&cache, low, step, operands, warm);
+}
+
+/* In an endless cache everything stays from one iteration to the next, in none nothing does. A cache that holds a
+ * tensor twice holds it from one step to the next. */
+static void what_was_just_touched_is_warm(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    uint32_t n_shared = 0;
+    for (uint32_t s = 0; s < f.lowered->steps.n; s++) {
+        const ebb_lowered_step *step = &f.lowered->steps.data[s], *before = step - (s > 0);
+        uint64_t least_bytes = UINT64_MAX;
+        assert_int_equal(count_warm(f.lowered, s, UINT64_MAX), step->n_operands);
+        for (uint32_t i = 0; i < step->n_operands; i++) {
+            least_bytes = ebb_min_u64(least_bytes, step->bytes[i]);
+            for (uint32_t k = 0; k < before->n_operands; k++) {
+                if (s == 0 || before->operand[k] != step->operand[i]) { continue; }
+                assert_true(count_warm(f.lowered, s, 2 * step->bytes[i]) > 0);
+                n_shared++;
+            }
+        }
+        assert_int_equal(count_warm(f.lowered, s, 2 * least_bytes - 1), 0);
+    }
+    assert_true(n_shared > 10);
+    run_fixture_fini(&f);
+}
+
+static ebb_lowered *lower_relu(ebb_device *device, int64_t side, ebb_graph **graph_out) {
+    ebb_lowered *lowered = NULL;
+    assert_int_equal(ebb_graph_create(NULL, graph_out), EBB_OK);
+    (void)ebb_graph_relu(*graph_out, NULL, ebb_graph_images(*graph_out, 1, 1, side, side));
+    assert_int_equal(ebb_lower(*graph_out, device, &lowered), EBB_OK);
+    return lowered;
+}
+
+/* The cache is filled with other bytes only for a network that it does not hold. */
+static void a_large_network_finds_the_cache_cold(void **state) {
+    (void)state;
+    ebb_device *device = NULL;
+    ebb_device_info info;
+    assert_int_equal(ebb_device_open("ref", NULL, &device), EBB_OK);
+    assert_int_equal(ebb_device_get_info(device, &info), EBB_OK);
+    for (int64_t side = 16; side <= 16384; side *= 1024) {
+        ebb_graph *graph = NULL;
+        ebb_lowered *lowered = lower_relu(device, side, &graph);
+        ebb_bench_cache cache;
+        assert_int_equal(ebb__cache_open(lowered, &cache), EBB_OK);
+        assert_true((cache.other != NULL) == (side > 16 && info.cache_bytes > 0));
+        assert_true(cache.size_bytes <= EBB_MOST_CACHE);
+        ebb__cache_prepare(&cache, NULL);
+        assert_true(cache.other == NULL || cache.other[cache.size_bytes / 128 * 64] == 1);
+        ebb__cache_close(&cache);
+        ebb_lowered_destroy(lowered);
+        ebb_graph_destroy(graph);
+    }
+    ebb_device_close(device);
+}
+
 static void set_odd_shares(ebb_link *link) {
     for (int k = 0; k < EBB_N_STEP_KINDS; k++) { link->work_rate[k] = link->copy_rate[k] = ODD_SHARE; }
 }
@@ -193,6 +259,8 @@ int main(void) {
         cmocka_unit_test(slow_algorithms_are_guessed),
         cmocka_unit_test(each_kernel_is_told),
         cmocka_unit_test(a_stop_keeps_what_was_measured),
+        cmocka_unit_test(what_was_just_touched_is_warm),
+        cmocka_unit_test(a_large_network_finds_the_cache_cold),
         cmocka_unit_test(links_are_measured_within_a_limit),
         cmocka_unit_test(any_allocation_may_fail),
     };
