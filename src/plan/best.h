@@ -228,7 +228,7 @@ typedef struct ebb_refine_options {
     uint64_t max_looks;    /* about */
     double heat;           /* of computing: a loss that is taken with a chance of 1 in e, at first */
     ebb_rng *rng;
-    const struct ebb_tape_recipe *recipes; /* of the walk's program (tape.h) */
+    const struct ebb_tape_recipes *recipes; /* of the walk's program (tape.h) */
 } ebb_refine_options;
 
 /* Compute less again than a draft of the walk does, within a limit. draft becomes the best that is found, and means
@@ -259,7 +259,7 @@ typedef struct ebb_best_lanes {
     const ebb_policy_input *input;
     uint64_t low_limit_bytes; /* of the lane with the lowest: that of the walks */
     ebb_bump bump;
-    struct ebb_tape_recipe *recipes; /* the same for all lanes and rounds */
+    struct ebb_tape_recipes *recipes; /* the same for all lanes and rounds */
     ebb_best_lane lane[EBB_BEST_LANES];
     uint32_t by_time[EBB_BEST_LANES]; /* the fastest first */
     bool is_wasting;                  /* what is wasted has counted before */
@@ -319,18 +319,20 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n);
 void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
 
 /* Place a draft and simulate it. *bytes_out: what it needs then; *time_ns_out is INFINITY if that is above the budget.
- * over, if any: [n_steps + 1], by how much at each place. */
+ * over and load, if any: as below. */
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
-                           uint64_t *bytes_out, uint64_t *over);
+                           uint64_t *bytes_out, uint64_t *over, uint64_t *load);
 
 /* Where a plan counts as above the budget: where a stack of tensors is, or all the time that the top tensor stays. */
 typedef enum ebb_excess { EBB_EXCESS_STACKS, EBB_EXCESS_STAYS } ebb_excess;
 
-/* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. */
-ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over);
+/* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. load, if any:
+ * the same, the most bytes that are there. */
+ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over,
+                                 uint64_t *load);
 
 /* The same with the hand's draft: placed_ns, placed_bytes. */
-ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work, uint64_t *over);
+ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work, uint64_t *over, uint64_t *load);
 
 ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors, uint64_t limit_bytes);
 void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors);

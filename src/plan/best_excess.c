@@ -99,11 +99,34 @@ static ebb_status find_stacks(stacks *s, ebb_bump *bump) {
     return put_stays(s, bump);
 }
 
-ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over) {
+/* The highest load at each place. */
+static ebb_status find_load(const stacks *s, ebb_bump *bump, uint64_t *load) {
+    const size_t n_actions = s->plan->actions.n;
+    uint64_t *change = ebb__bump_alloc(bump, n_actions + 1, sizeof *change), now = 0; /* wraps around */
+    if (change == NULL) { return EBB_E_NO_MEMORY; }
+    memset(change, 0, (n_actions + 1) * sizeof *change);
+    for (size_t i = 0; i < s->plan->stays.n; i++) {
+        const ebb_stay *stay = &s->plan->stays.data[i];
+        const uint64_t bytes = ebb_align_up(stay->size_bytes, s->plan->alignment_bytes);
+        change[stay->first] += bytes;
+        change[stay->last] -= bytes;
+        now += stay->first >= stay->last ? bytes : 0;
+    }
+    memset(load, 0, ((size_t)s->n_places + 1) * sizeof *load);
+    for (size_t a = 0; a < n_actions; a++) {
+        now += change[a];
+        load[s->place[a]] = ebb_max_u64(load[s->place[a]], now);
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over,
+                                 uint64_t *load) {
     stacks s = {.plan = plan};
     ebb_bump bump;
     ebb__bump_init(&bump, plan->mem);
-    const ebb_status st = find_stacks(&s, &bump);
+    ebb_status st = find_stacks(&s, &bump);
+    if (st == EBB_OK && load != NULL) { st = find_load(&s, &bump, load); }
     for (uint32_t p = 0; st == EBB_OK && p <= s.n_places; p++) {
         const uint64_t end = what == EBB_EXCESS_STACKS ? s.stack[p] : s.top[p];
         over[p] = end - ebb_min_u64(end, budget_bytes);

@@ -72,7 +72,7 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
 }
 
 ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
-                           uint64_t *bytes_out, uint64_t *over) {
+                           uint64_t *bytes_out, uint64_t *over, uint64_t *load) {
     const uint64_t alignment = ebb_program_alignment_bytes(input->program);
     ebb_placing_options options = {
         .alignment = alignment, .work = work, .enough_bytes = input->budget_bytes, .limit_bytes = input->budget_bytes};
@@ -91,13 +91,13 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
         *time_ns_out = (double)timeline.iteration_ns;
     }
     const ebb_excess what = input->copies_only ? EBB_EXCESS_STAYS : EBB_EXCESS_STACKS;
-    if (st == EBB_OK && over != NULL) { st = ebb__best_find_excess(plan, input->budget_bytes, what, over); }
+    if (st == EBB_OK && over != NULL) { st = ebb__best_find_excess(plan, input->budget_bytes, what, over, load); }
     ebb_plan_destroy(plan);
     return st;
 }
 
-ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work, uint64_t *over) {
-    return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes, over);
+ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work, uint64_t *over, uint64_t *load) {
+    return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes, over, load);
 }
 
 /* Walk, and place what seems faster. */
@@ -107,7 +107,7 @@ static ebb_status walk_once(hand *h) {
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
     EBB_TRY(ebb__best_time(h->walk.input, &h->walk.drag, &h->draft, &h->time_ns));
-    return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK, NULL) : EBB_OK;
+    return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK, NULL, NULL) : EBB_OK;
 }
 
 /* The draft needs more than the budget when it is placed. One whose load is lower by the same share may fit. */

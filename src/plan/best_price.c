@@ -70,6 +70,7 @@ static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
     const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
     const bool keeps_parts = w->keys->keeps_parts && w->is_part[t];
     uint64_t need = ebb__best_find_need(w, t);
+    if (w->view.tensors[t].persistent && !ebb__has_tiers(w->input->tier_bytes)) { return need; } /* it stays anyway */
     for (uint64_t use = first; use < state->use; use++) { /* these read what it holds now */
         const ebb_step *step = &w->view.steps[w->uses.use[use].step];
         if (w->n_gone[w->uses.use[use].step] == 0 && !keeps_parts) { continue; } /* an update may access thousands */

@@ -51,6 +51,7 @@ typedef struct refiner {
     EBB_VEC(uint32_t) put;       /* first nodes of chains that this trial put in */
     double luck[LUCKS][N_LUCKS]; /* by what a price is multiplied: more and more up to chance */
     uint32_t luck_idx;           /* of this trial */
+    uint32_t coins, n_coins;     /* random bits that are left */
     double ceiling_ns;           /* a trial that computes more again is given up */
     uint64_t label[MAX_WINDOW];
     int64_t over[MAX_WINDOW + 1]; /* sums up to each */
@@ -199,7 +200,7 @@ static bool remove_chain(refiner *r, uint32_t first, uint32_t depth) {
 }
 
 /* Whether a tensor is there before a node, or has just been made for it. */
-static bool is_at(const refiner *r, uint32_t tensor, uint32_t before) {
+static bool is_at(refiner *r, uint32_t tensor, uint32_t before) {
     const uint32_t touch = ebb__tape_before(&r->tape, tensor, node_of(r, before)->label);
     return touch != NONE &&
            (ebb__tape_stays(&r->tape, touch) || node_of(r, touch_of(r, touch)->node)->group == r->group);
@@ -337,8 +338,19 @@ typedef struct choice {
     double score;
 } choice;
 
+/* Heads or tails. A trial passes over half of the tensors that it could drop: else it is always the same ones that are
+ * found, which price and luck do not change. */
+static bool toss(refiner *r) {
+    if (r->n_coins == 0) {
+        r->coins = ebb__rng_u32(r->rng);
+        r->n_coins = 32;
+    }
+    return (r->coins >> --r->n_coins & 1u) != 0;
+}
+
 /* Consider to drop a tensor after a touch and until the next one, between which is the node. */
 static void consider(refiner *r, choice *c, uint32_t touch) {
+    if (c->best != NONE && toss(r)) { return; }
     r->w->n_looks++;
     if (!is_gap(r, touch)) { return; }
     const ebb_tape_touch *own = touch_of(r, touch), *next = touch_of(r, own->next);

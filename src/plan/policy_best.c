@@ -65,8 +65,9 @@ typedef struct ebb_best_kept {
     ebb_draft best_draft;
     ebb_best_keys best, at;
     ebb_best_lanes lanes;
-    uint64_t *waste;           /* [n_steps + 1]: what placing wastes at each place, as far as it is known */
-    uint64_t *over, *own_over; /* [n_steps + 1]: by how much drafts of lanes were above the budget there; one was */
+    uint64_t *waste;       /* [n_steps + 1]: what placing wastes at each place, as far as it is known */
+    uint64_t *wasted;      /* [n_steps + 1]: the same by drafts of lanes that are above the budget there */
+    uint64_t *over, *load; /* [n_steps + 1]: by how much one of them is, and what is there */
     bool has_draft;
     bool is_patient;                /* seeds are: the fastest tier does not hold all that leaves */
     double keys_ns;                 /* what the walk by the best keys takes, estimated */
@@ -379,30 +380,40 @@ static ebb_status anneal(search *s, bool *is_enough_out) {
     return EBB_OK;
 }
 
-/* Place the fastest drafts of lanes, until one is within the budget. over: where they were above it, at the most. */
+/* Where the draft that was placed is above the budget, as much more is wasted; and where that was known to be wasted,
+ * twice as much, up to all by which its stack is higher than its load: else a draft whose load is low there stays the
+ * same for many parts. */
+static void note_waste(search *s) {
+    for (size_t p = 0; p <= s->view.n_steps; p++) {
+        if (s->over[p] == 0) { continue; }
+        const uint64_t stack = s->input->budget_bytes + s->over[p], all = stack - ebb_min_u64(s->load[p], stack);
+        const uint64_t least = s->waste[p] + s->over[p], wasted = ebb_min_u64(least + s->waste[p], all);
+        const uint64_t now = ebb_min_u64(ebb_max_u64(least, wasted), s->input->limit_bytes);
+        s->wasted[p] = ebb_max_u64(s->wasted[p], now);
+    }
+}
+
+/* Place the fastest drafts of lanes, until one is within the budget. */
 static ebb_status place_lanes(search *s, bool *is_over_out) {
     const size_t n = s->view.n_steps + 1;
     bool is_placed = false;
     *is_over_out = false;
-    memset(s->over, 0, n * sizeof *s->over);
+    memcpy(s->wasted, s->waste, n * sizeof *s->wasted);
     for (uint32_t k = 0; k < MAX_PLACED && !is_placed; k++) {
         const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
         if (lane->time_ns >= s->best_ns) { break; }
         EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
-        EBB_TRY(ebb__best_hand_place(s->first, EBB_PLACING_ROUND, s->own_over));
+        EBB_TRY(ebb__best_hand_place(s->first, EBB_PLACING_ROUND, s->over, s->load));
         is_placed = s->first->placed_ns < INFINITY;
         *is_over_out = !is_placed && (*is_over_out || s->first->placed_bytes > s->input->budget_bytes);
         (void)take_faster(s, s->first);
-        for (size_t i = 0; i < n; i++) { s->over[i] = ebb_max_u64(s->over[i], s->own_over[i]); }
+        note_waste(s);
     }
     return EBB_OK;
 }
 
-/* Add what was above the budget to the waste, which is never more than the limit. */
-static void waste_over(search *s) {
-    for (size_t p = 0; p <= s->view.n_steps; p++) {
-        s->waste[p] = ebb_min_u64(s->waste[p] + s->over[p], s->input->limit_bytes);
-    }
+static void take_waste(search *s) {
+    memcpy(s->waste, s->wasted, (s->view.n_steps + 1) * sizeof *s->waste);
     ebb__best_lanes_renew(&s->lanes);
 }
 
@@ -436,7 +447,7 @@ static ebb_status refine(search *s) {
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->waste, n_looks));
         EBB_TRY(place_lanes(s, &is_over));
         if (is_over) {
-            waste_over(s);
+            take_waste(s);
         } else if (!has_moved(s) && !has_waste(s)) {
             break;
         } else {
@@ -504,8 +515,11 @@ static ebb_status init_search(search *s) {
     s->upto = ebb__bump_alloc(bump, n, sizeof *s->upto);
     s->waste = ebb__bump_alloc(bump, n_places, sizeof *s->waste);
     s->over = ebb__bump_alloc(bump, n_places, sizeof *s->over);
-    s->own_over = ebb__bump_alloc(bump, n_places, sizeof *s->own_over);
-    if (s->upto == NULL || s->waste == NULL || s->over == NULL || s->own_over == NULL) { return EBB_E_NO_MEMORY; }
+    s->load = ebb__bump_alloc(bump, n_places, sizeof *s->load);
+    s->wasted = ebb__bump_alloc(bump, n_places, sizeof *s->wasted);
+    if (s->upto == NULL || s->waste == NULL || s->wasted == NULL || s->over == NULL || s->load == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
     memset(s->waste, 0, n_places * sizeof *s->waste);
     for (size_t t = 0; t < n; t++) { s->upto[t] = (double)walk->state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
     s->computing_ns = walk->begin_ns[s->view.n_steps];

@@ -376,7 +376,7 @@ static ebb_status take_placed(search *s, uint64_t work, ebb_draft *trial, ebb_dr
     double time_ns = INFINITY;
     ebb__draft_reset(trial, s->away.input->program);
     EBB_TRY(ebb__away_draft(&s->away, trial));
-    EBB_TRY(ebb__best_place(s->away.input, trial, work, &time_ns, bytes_out, s->over));
+    EBB_TRY(ebb__best_place(s->away.input, trial, work, &time_ns, bytes_out, s->over, NULL));
     if (time_ns < s->placed_ns) {
         s->placed_ns = time_ns;
         ebb__draft_swap(draft, trial);

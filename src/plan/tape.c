@@ -51,8 +51,9 @@ static bool join_chain(const ebb_best_walk *w, uint32_t own, uint32_t step_idx, 
 }
 
 static ebb_tape_recipe find_recipe(const ebb_best_walk *w, uint32_t tensor, uint64_t last) {
-    ebb_tape_recipe recipe = {.first = last, .last = last, .holds = UINT32_MAX};
-    bool is_possible = (w->uses.use[last].mode & EBB_WRITE) != 0;
+    ebb_tape_recipe recipe = {.first = last, .last = last, .step = w->uses.use[last].step, .holds = UINT32_MAX};
+    bool is_possible = true;
+    EBB_ASSERT((w->uses.use[last].mode & EBB_WRITE) != 0);
     while (is_possible && w->uses.use[recipe.first].mode != EBB_WRITE) {
         is_possible = recipe.first-- > w->uses.start[tensor];
     }
@@ -67,12 +68,10 @@ static ebb_tape_recipe find_recipe(const ebb_best_walk *w, uint32_t tensor, uint
 }
 
 const ebb_tape_recipe *ebb__tape_recipe(const ebb_tape *tape, uint32_t tensor, uint32_t place) {
-    const ebb_best_walk *w = tape->w;
-    const ebb_tape_recipe *recipe = NULL;
-    for (uint64_t use = w->uses.start[tensor]; use < w->uses.start[tensor + 1]; use++) {
-        if (w->uses.use[use].step >= place) { break; }
-        if ((w->uses.use[use].mode & EBB_WRITE) != 0) { recipe = &tape->recipes[use]; }
-    }
+    const ebb_tape_recipes *all = tape->recipes;
+    uint64_t i = all->start[tensor + 1];
+    while (i > all->start[tensor] && all->recipe[i - 1].step >= place) { i--; }
+    const ebb_tape_recipe *recipe = i > all->start[tensor] ? &all->recipe[i - 1] : NULL;
     return recipe == NULL || recipe->time_ns < 0 || recipe->holds < place ? NULL : recipe;
 }
 
@@ -141,9 +140,16 @@ static void add_between(ebb_tape *tape, uint32_t tensor, uint32_t from, uint32_t
 
 /* ---- touches ------------------------------------------------------------------------------------ */
 
-uint32_t ebb__tape_before(const ebb_tape *tape, uint32_t tensor, uint64_t label) {
-    uint32_t touch = tape->last[tensor];
-    while (touch != NONE && tape->touches.data[touch].label >= label) { touch = tape->touches.data[touch].prev; }
+/* Most questions are about the same stretch as the ones before. */
+uint32_t ebb__tape_before(ebb_tape *tape, uint32_t tensor, uint64_t label) {
+    const touch_t *touches = tape->touches.data;
+    uint32_t touch = tape->near[tensor] != NONE ? tape->near[tensor] : tape->last[tensor];
+    while (touch != NONE && touches[touch].label >= label) { touch = touches[touch].prev; }
+    if (touch == NONE) { return NONE; }
+    for (uint32_t next = touches[touch].next; next != NONE && touches[next].label < label; next = touches[next].next) {
+        touch = next;
+    }
+    tape->near[tensor] = touch;
     return touch;
 }
 
@@ -177,6 +183,7 @@ static void unlink_touch(ebb_tape *tape, uint32_t touch) {
     const bool stays = t->next != NONE && !touches[t->next].fresh && t->prev != NONE; /* once it is taken out */
     *(t->prev != NONE ? &touches[t->prev].next : &tape->first[t->tensor]) = t->next;
     *(t->next != NONE ? &touches[t->next].prev : &tape->last[t->tensor]) = t->prev;
+    if (tape->near[t->tensor] == touch) { tape->near[t->tensor] = t->prev; }
     if (stays && t->fresh) { add_between(tape, t->tensor, touches[t->prev].node, t->node, bytes); }
     if (!stays && !t->fresh && t->prev != NONE) {
         add_between(tape, t->tensor, touches[t->prev].node, t->node, -bytes);
@@ -521,7 +528,7 @@ ebb_status ebb__tape_read(ebb_tape *tape, const ebb_draft *draft) {
     ebb_status st = has_copy != NULL && maker != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     tape->nodes.n = tape->links.n = tape->touches.n = tape->again.n = 0;
     tape->again_ns = 0;
-    for (uint32_t t = 0; t < n_tensors; t++) { tape->first[t] = tape->last[t] = NONE; }
+    for (uint32_t t = 0; t < n_tensors; t++) { tape->first[t] = tape->last[t] = tape->near[t] = NONE; }
     for (size_t i = 0; i < tape->w->view.n_steps; i++) { tape->unused[i] = NONE; }
     for (size_t t = 0; st == EBB_OK && t < n_tensors; t++) { maker[t] = NONE; }
     find_fixed(tape, draft);
@@ -577,23 +584,35 @@ ebb_status ebb__tape_write(const ebb_tape *tape, ebb_draft *draft) {
 
 /* ---- setting up --------------------------------------------------------------------------------- */
 
-ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipe **recipes_out) {
-    ebb_tape_recipe *recipes = ebb__bump_alloc(bump, w->view.n_accesses, sizeof *recipes);
-    if (recipes == NULL) { return EBB_E_NO_MEMORY; }
+static size_t count_writes(const ebb_best_walk *w) {
+    size_t n = 0;
+    for (uint64_t use = 0; use < w->view.n_accesses; use++) { n += (w->uses.use[use].mode & EBB_WRITE) != 0; }
+    return n;
+}
+
+ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipes **recipes_out) {
+    ebb_tape_recipes *all = ebb__bump_alloc(bump, 1, sizeof *all);
+    if (all == NULL) { return EBB_E_NO_MEMORY; }
+    all->start = ebb__bump_alloc(bump, w->view.n_tensors + 1, sizeof *all->start);
+    all->recipe = ebb__bump_alloc(bump, count_writes(w), sizeof *all->recipe);
+    if (all->start == NULL || all->recipe == NULL) { return EBB_E_NO_MEMORY; }
+    uint64_t n = 0;
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        all->start[t] = n;
         for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
-            recipes[use] = find_recipe(w, t, use);
+            if ((w->uses.use[use].mode & EBB_WRITE) != 0) { all->recipe[n++] = find_recipe(w, t, use); }
         }
     }
-    *recipes_out = recipes;
+    all->start[w->view.n_tensors] = n;
+    *recipes_out = all;
     return EBB_OK;
 }
 
 static bool can_be_made(const ebb_tape *tape, uint32_t t) {
-    const uint64_t end = tape->w->uses.start[t + 1];
-    uint64_t use = tape->w->uses.start[t];
-    while (use < end && tape->recipes[use].time_ns < 0) { use++; }
-    return use < end;
+    const uint64_t end = tape->recipes->start[t + 1];
+    uint64_t i = tape->recipes->start[t];
+    while (i < end && tape->recipes->recipe[i].time_ns < 0) { i++; }
+    return i < end;
 }
 
 static ebb_status sort_by_size(ebb_tape *tape) {
@@ -614,20 +633,21 @@ static ebb_status sort_by_size(ebb_tape *tape) {
     return tape->spans != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
-ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes,
+ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipes *recipes,
                           const uint64_t *waste) {
     const size_t n_tensors = w->view.n_tensors;
     *tape = (ebb_tape){.w = w, .mem = w->input->mem, .recipes = recipes, .waste = waste};
     ebb__bump_init(&tape->bump, tape->mem);
     tape->first = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->first);
     tape->last = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->last);
+    tape->near = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->near);
     tape->is_fixed = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->is_fixed);
     tape->bytes = ebb__bump_alloc(&tape->bump, n_tensors, sizeof *tape->bytes);
     tape->unused = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->unused);
     tape->blocks = ebb__bump_alloc(&tape->bump, count_blocks(tape), sizeof *tape->blocks);
     tape->run = ebb__bump_alloc(&tape->bump, w->view.n_steps, sizeof *tape->run);
-    if (tape->first == NULL || tape->last == NULL || tape->is_fixed == NULL || tape->bytes == NULL ||
-        tape->unused == NULL || tape->run == NULL || tape->blocks == NULL) {
+    if (tape->first == NULL || tape->last == NULL || tape->near == NULL || tape->is_fixed == NULL ||
+        tape->bytes == NULL || tape->unused == NULL || tape->run == NULL || tape->blocks == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (uint32_t t = 0; t < n_tensors; t++) { tape->bytes[t] = (int64_t)w->state[t].bytes; }
@@ -670,6 +690,17 @@ static bool are_spans_valid(const ebb_tape *tape) {
     return true;
 }
 
+/* Whether the touch that was asked for last is still one of the tensor's. */
+static bool are_near_valid(const ebb_tape *tape) {
+    bool are = true;
+    for (uint32_t t = 0; t < tape->w->view.n_tensors && are; t++) {
+        uint32_t touch = tape->first[t];
+        while (touch != NONE && touch != tape->near[t]) { touch = tape->touches.data[touch].next; }
+        are = touch == tape->near[t];
+    }
+    return are;
+}
+
 bool ebb__tape_is_valid(const ebb_tape *tape) {
     int64_t through = 0;
     for (uint32_t t = 0; t < tape->w->view.n_tensors; t++) { through += tape->is_fixed[t] ? tape->bytes[t] : 0; }
@@ -689,5 +720,5 @@ bool ebb__tape_is_valid(const ebb_tape *tape) {
         if (n != tape->begin && !block->is_stale && block->most < ebb__tape_load(tape, n)) { return false; }
         if (link->next != NONE && tape->nodes.data[link->next].label <= node->label) { return false; }
     }
-    return are_spans_valid(tape);
+    return are_spans_valid(tape) && are_near_valid(tape);
 }

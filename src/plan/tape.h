@@ -64,12 +64,17 @@ typedef struct ebb_tape_node {
 } ebb_tape_node;
 
 /* How a version of a tensor is made again. */
-typedef struct ebb_tape_recipe ebb_tape_recipe;
-struct ebb_tape_recipe {
+typedef struct ebb_tape_recipe {
     uint64_t first, last; /* uses of the tensor; those among them that write are the chain's */
+    uint32_t step;        /* that of the last one */
     uint32_t holds;       /* the last place at which what it needs is as it was */
     double time_ns;       /* below 0: it cannot be made again */
-};
+} ebb_tape_recipe;
+
+typedef struct ebb_tape_recipes {
+    uint64_t *start; /* [n_tensors + 1]: those of a tensor's versions, in order */
+    ebb_tape_recipe *recipe;
+} ebb_tape_recipes;
 
 /* A copy that is read once: the nodes that copy out, drop and copy in. */
 typedef struct ebb_tape_copy {
@@ -85,13 +90,14 @@ typedef struct ebb_tape {
     ebb_tape_block *blocks;       /* [n_steps / EBB_TAPE_BLOCK + 1] */
     EBB_VEC(ebb_tape_touch) touches;
     uint32_t *first, *last; /* [n_tensors]: touches */
+    uint32_t *near;         /* [n_tensors]: the touch that was asked for last, of those linked; NONE */
     bool *is_fixed;         /* [n_tensors]: always on the device; it has no touches */
     uint32_t *unused;       /* [n_steps]: a node that was taken out, to be used again; they are linked by next */
-    const ebb_tape_recipe *recipes; /* [n_accesses] by use: of the version that the use makes; borrowed */
-    const uint64_t *waste;          /* [n_steps + 1]: bytes that placing wastes at each place; NULL: none; borrowed */
-    int64_t *bytes;                 /* [n_tensors]: rounded up */
-    uint32_t *by_size;              /* tensors that can be made again, the largest first */
-    uint32_t *rank;                 /* [n_tensors]: among by_size; NONE */
+    const ebb_tape_recipes *recipes; /* borrowed */
+    const uint64_t *waste;           /* [n_steps + 1]: bytes that placing wastes at each place; NULL: none; borrowed */
+    int64_t *bytes;                  /* [n_tensors]: rounded up */
+    uint32_t *by_size;               /* tensors that can be made again, the largest first */
+    uint32_t *rank;                  /* [n_tensors]: among by_size; NONE */
     size_t n_by_size;
     uint64_t *spans; /* [blocks * span_words]: by block and rank, a bit: the tensor stays all through, untouched */
     size_t span_words;
@@ -105,10 +111,10 @@ typedef struct ebb_tape {
 } ebb_tape;
 
 /* The recipes of a walk's program; they come from the bump, and serve all tapes of walks over that program. */
-ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipe **recipes_out);
+ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipes **recipes_out);
 
 /* Borrows the walk, the recipes and the waste. fini also after a failure. */
-ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes,
+ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipes *recipes,
                           const uint64_t *waste);
 void ebb__tape_fini(ebb_tape *tape);
 
@@ -122,7 +128,7 @@ ebb_status ebb__tape_write(const ebb_tape *tape, ebb_draft *draft);
 const ebb_tape_recipe *ebb__tape_recipe(const ebb_tape *tape, uint32_t tensor, uint32_t place);
 
 /* The last touch of a tensor before a node; NONE. */
-uint32_t ebb__tape_before(const ebb_tape *tape, uint32_t tensor, uint64_t label);
+uint32_t ebb__tape_before(ebb_tape *tape, uint32_t tensor, uint64_t label);
 
 /* Whether it is on the device at a place between nodes: after the touch before, and until the next one. */
 static inline bool ebb__tape_stays(const ebb_tape *tape, uint32_t touch_before) {

@@ -18,7 +18,7 @@ typedef struct subject {
     ebb_draft draft, other;
     ebb_best_walk walk;
     ebb_bump bump;
-    ebb_tape_recipe *recipes;
+    ebb_tape_recipes *recipes;
     ebb_best_keys keys;
 } subject;
 

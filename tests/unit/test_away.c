@@ -52,7 +52,7 @@ static void expect_draft(fixture *f, double time_ns) {
     ebb__draft_reset(&draft, f->program);
     assert_int_equal(ebb__away_draft(&f->away, &draft), EBB_OK);
     assert_true(ebb__draft_is_valid(&draft, f->program));
-    assert_int_equal(ebb__best_place(&f->input, &draft, EBB_PLACING_QUICK, &placed_ns, &bytes, NULL), EBB_OK);
+    assert_int_equal(ebb__best_place(&f->input, &draft, EBB_PLACING_QUICK, &placed_ns, &bytes, NULL, NULL), EBB_OK);
     assert_true(placed_ns == time_ns);
     assert_true(bytes <= f->input.limit_bytes);
     ebb__draft_fini(&draft);

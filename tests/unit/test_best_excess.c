@@ -24,7 +24,7 @@ static void find(const stay *stays, size_t n, ebb_excess what, uint64_t over[N_R
         const ebb_stay own = {i, stays[i].first, stays[i].last, stays[i].offset, stays[i].size_bytes, 0};
         assert_int_equal(EBB_PUSH(NULL, &plan.stays, own), EBB_OK);
     }
-    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, what, over), EBB_OK);
+    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, what, over, NULL), EBB_OK);
     EBB_VEC_FINI(NULL, &plan.actions);
     EBB_VEC_FINI(NULL, &plan.stays);
 }
@@ -44,6 +44,26 @@ static void test_a_small_one_lies_on_a_large_one(void **state) {
     const stay stays[] = {{0, 6, 0, 40}, {2, 4, 40, 70}, {4, 6, 40, 20}, {0, 6, 110, 5}};
     assert_over(stays, 4, (uint64_t[]){0, 0, 15, 15, 0, 0, 0});
     assert_over_of(stays, 4, EBB_EXCESS_STAYS, (uint64_t[]){15, 15, 15, 15, 15, 15, 0});
+}
+
+/* The most that is there at each place, also of what comes and goes between two runs, and of what stays around the end.
+ */
+static void test_the_load_is_told(void **state) {
+    (void)state;
+    const ebb_action actions[] = {ACT_RUN(0), ACT_AGAIN(0), ACT_AGAIN(0), ACT_RUN(1)};
+    const ebb_stay stays[] = {{0, 0, 4, 0, 10, 0}, {1, 1, 2, 10, 5, 0}, {2, 2, 3, 10, 7, 0}, {3, 3, 1, 20, 3, 0}};
+    uint64_t over[3], load[3];
+    ebb_plan plan = {.mem = ebb__mem_or_default(NULL), .alignment_bytes = 4};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(EBB_PUSH(NULL, &plan.actions, actions[i]), EBB_OK);
+        assert_int_equal(EBB_PUSH(NULL, &plan.stays, stays[i]), EBB_OK);
+    }
+    assert_int_equal(ebb__best_find_excess(&plan, BUDGET, EBB_EXCESS_STACKS, over, load), EBB_OK);
+    assert_int_equal(load[0], 12 + 4); /* before the first run: the one that comes around the end, too */
+    assert_int_equal(load[1], 12 + 8);
+    assert_int_equal(load[2], 0);
+    EBB_VEC_FINI(NULL, &plan.actions);
+    EBB_VEC_FINI(NULL, &plan.stays);
 }
 
 /* The lowest has gone when the topmost comes. */
@@ -68,6 +88,7 @@ static void test_all_fits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_small_one_lies_on_a_large_one),
+        cmocka_unit_test(test_the_load_is_told),
         cmocka_unit_test(test_a_stack_begins_anew),
         cmocka_unit_test(test_nothing_lies_below),
         cmocka_unit_test(test_all_fits),
