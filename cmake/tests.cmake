@@ -18,7 +18,7 @@ target_link_libraries(ebb_static PUBLIC ${EBB_LINK})
 set(ebb_threaded_tests
     test_ahead test_best test_best_hands test_comparison test_comparison_oom test_conformance_dry test_conformance_ref test_cuda_capture test_cuda_conformance test_cuda_conformance_own
     test_cuda_failures test_cuda_kernel_bits test_cuda_memory test_cuda_run_bits test_data test_device
-    test_host_stream test_image_decode test_iteration_zoo test_measure test_measure_copies test_misuse test_pool test_pool_prop test_ports
+    test_host_copy test_host_stream test_image_decode test_iteration_zoo test_measure test_measure_copies test_misuse test_pool test_pool_prop test_ports
     test_record test_remote test_run test_run_bits test_run_bytes test_run_tiers test_run_valid test_tier_file test_trainer test_trainer_improve
     test_trainer_oom
     test_values)

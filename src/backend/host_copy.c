@@ -6,6 +6,11 @@
  * MiB 1.7 times as fast. SSE2 has them, and every x86-64 processor has SSE2; elsewhere this is memcpy.
  */
 #include "backend/host_copy.h"
+#include "base/thread.h"
+
+#define MOST_THREADS 4u                  /* few are as fast as the memory */
+#define LEAST_SHARED ((size_t)512 << 10) /* less is copied before another thread is awake */
+#define PAGE_BYTES ((size_t)4 << 10)
 
 #if defined(__SSE2__)
 
@@ -47,3 +52,102 @@ void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes) {
 }
 
 #endif
+
+/* ---- a crew -------------------------------------------------------------------------------------- */
+
+typedef struct helper {
+    ebb_copy_crew *crew;
+    uint32_t idx; /* of its part; 0 is that of the thread that asks */
+    pthread_t thread;
+} helper;
+
+/* The lock guards what follows it. What is to be copied does not change until all helpers are done. */
+struct ebb_copy_crew {
+    const ebb_mem *mem;
+    helper helpers[MOST_THREADS - 1];
+    uint32_t n_helpers;
+    pthread_mutex_t lock;
+    pthread_cond_t asked, done;
+    char *dst;
+    const char *src;
+    size_t size_bytes, part_bytes;
+    uint64_t n_asked;
+    uint32_t n_busy;
+    bool stopping;
+};
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static void copy_part(const ebb_copy_crew *crew, uint32_t idx) {
+    const size_t begin = min_size(idx * crew->part_bytes, crew->size_bytes);
+    ebb__copy_uncached(crew->dst + begin, crew->src + begin, min_size(crew->part_bytes, crew->size_bytes - begin));
+}
+
+static void *help(void *arg) {
+    const helper *me = arg;
+    ebb_copy_crew *crew = me->crew;
+    pthread_mutex_lock(&crew->lock);
+    for (uint64_t n_seen = 0;; n_seen++) {
+        while (crew->n_asked == n_seen && !crew->stopping) { pthread_cond_wait(&crew->asked, &crew->lock); }
+        if (crew->n_asked == n_seen) { break; }
+        pthread_mutex_unlock(&crew->lock);
+        copy_part(crew, me->idx);
+        pthread_mutex_lock(&crew->lock);
+        if (--crew->n_busy == 0) { pthread_cond_signal(&crew->done); }
+    }
+    pthread_mutex_unlock(&crew->lock);
+    return NULL;
+}
+
+ebb_status ebb__copy_crew_create(const ebb_mem *mem, uint32_t n_threads, ebb_copy_crew **crew_out) {
+    ebb_copy_crew *crew = ebb__calloc(mem, 1, sizeof *crew);
+    if (crew == NULL) { return EBB_E_NO_MEMORY; }
+    crew->mem = mem;
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_cond_init(&crew->asked, NULL);
+    pthread_cond_init(&crew->done, NULL);
+    while (crew->n_helpers + 1 < n_threads && crew->n_helpers < MOST_THREADS - 1) {
+        helper *h = &crew->helpers[crew->n_helpers];
+        *h = (helper){.crew = crew, .idx = crew->n_helpers + 1};
+        if (ebb__thread_start(help, h, &h->thread) != 0) { break; }
+        crew->n_helpers++;
+    }
+    *crew_out = crew;
+    return EBB_OK;
+}
+
+void ebb__copy_crew_destroy(ebb_copy_crew *crew) {
+    if (crew == NULL) { return; }
+    pthread_mutex_lock(&crew->lock);
+    crew->stopping = true;
+    pthread_cond_broadcast(&crew->asked);
+    pthread_mutex_unlock(&crew->lock);
+    for (uint32_t i = 0; i < crew->n_helpers; i++) { pthread_join(crew->helpers[i].thread, NULL); }
+    pthread_cond_destroy(&crew->done);
+    pthread_cond_destroy(&crew->asked);
+    pthread_mutex_destroy(&crew->lock);
+    ebb__free(crew->mem, crew);
+}
+
+void ebb__copy_by_crew(ebb_copy_crew *crew, void *dst, const void *src, size_t size_bytes) {
+    if (crew->n_helpers == 0 || size_bytes < LEAST_SHARED) {
+        ebb__copy_uncached(dst, src, size_bytes);
+        return;
+    }
+    const size_t n_pages = (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES, n_parts = crew->n_helpers + (size_t)1;
+    pthread_mutex_lock(&crew->lock);
+    crew->dst = dst;
+    crew->src = src;
+    crew->size_bytes = size_bytes;
+    crew->part_bytes = (n_pages + n_parts - 1) / n_parts * PAGE_BYTES;
+    crew->n_busy = crew->n_helpers;
+    crew->n_asked++;
+    pthread_cond_broadcast(&crew->asked);
+    pthread_mutex_unlock(&crew->lock);
+    copy_part(crew, 0);
+    pthread_mutex_lock(&crew->lock);
+    while (crew->n_busy > 0) { pthread_cond_wait(&crew->done, &crew->lock); }
+    pthread_mutex_unlock(&crew->lock);
+}

@@ -52,7 +52,8 @@ struct ebb_stream {
     ebb_device *device;
     atomic_uint_least64_t waited_ns;
     bool compute; /* the rest is unused then */
-    bool stopping;
+    bool has_thread, stopping;
+    ebb_copy_crew *crew;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t issued, taken;
@@ -88,10 +89,18 @@ static void complete_record(ebb_event *event, uint64_t number) {
     pthread_mutex_unlock(&event->lock);
 }
 
+static void copy(ebb_stream *stream, const command *c) {
+    if (stream->crew == NULL) {
+        ebb__copy_uncached(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes);
+    } else {
+        ebb__copy_by_crew(stream->crew, c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes);
+    }
+}
+
 static ebb_status execute(ebb_stream *stream, const command *c) {
     switch (c->kind) {
     case COMMAND_RUN: return ((const ebb_host_device *)stream->device)->run(c->run.kernel, c->run.bound);
-    case COMMAND_COPY: ebb__copy_uncached(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes); return EBB_OK;
+    case COMMAND_COPY: copy(stream, c); return EBB_OK;
     case COMMAND_CALL: return c->call.fn(c->call.ctx);
     case COMMAND_RECORD: complete_record(c->event.event, c->event.number); return EBB_OK;
     case COMMAND_WAIT: wait_in_stream(stream, c->event.event, c->event.number); return EBB_OK;
@@ -136,8 +145,27 @@ static ebb_status issue(ebb_stream *stream, const command *c) {
     return EBB_OK;
 }
 
-/* The ring and what guards it. */
-static void free_ring(ebb_stream *stream) {
+/* Everything is undone by end_thread, also after a failure. */
+static ebb_status begin_thread(ebb_stream *stream) {
+    const uint32_t n_threads = ((const ebb_host_device *)stream->device)->n_threads;
+    stream->ring = ebb__alloc(stream->device->mem, RING_COMMANDS, sizeof *stream->ring);
+    if (stream->ring == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb__copy_crew_create(stream->device->mem, n_threads, &stream->crew));
+    const int error = ebb__thread_start(serve, stream, &stream->thread);
+    if (error != 0) { return ebb_fail(EBB_E_DEVICE, "no thread for a stream: %s", strerror(error)); }
+    stream->has_thread = true;
+    return EBB_OK;
+}
+
+static void end_thread(ebb_stream *stream) {
+    if (stream->has_thread) {
+        pthread_mutex_lock(&stream->lock);
+        stream->stopping = true;
+        pthread_cond_signal(&stream->issued);
+        pthread_mutex_unlock(&stream->lock);
+        pthread_join(stream->thread, NULL);
+    }
+    ebb__copy_crew_destroy(stream->crew);
     pthread_cond_destroy(&stream->taken);
     pthread_cond_destroy(&stream->issued);
     pthread_mutex_destroy(&stream->lock);
@@ -151,19 +179,14 @@ ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream 
     stream->compute = compute;
     atomic_init(&stream->waited_ns, 0);
     if (!compute) {
-        stream->ring = ebb__alloc(device->mem, RING_COMMANDS, sizeof *stream->ring);
-        if (stream->ring == NULL) {
-            ebb__free(device->mem, stream);
-            return EBB_E_NO_MEMORY;
-        }
         pthread_mutex_init(&stream->lock, NULL);
         pthread_cond_init(&stream->issued, NULL);
         pthread_cond_init(&stream->taken, NULL);
-        int error = ebb__thread_start(serve, stream, &stream->thread);
-        if (error != 0) {
-            free_ring(stream);
+        const ebb_status st = begin_thread(stream);
+        if (st != EBB_OK) {
+            end_thread(stream);
             ebb__free(device->mem, stream);
-            return ebb_fail(EBB_E_DEVICE, "no thread for a stream: %s", strerror(error));
+            return st;
         }
     }
     *stream_out = stream;
@@ -173,14 +196,7 @@ ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream 
 void ebb__host_stream_destroy(ebb_stream *stream) {
     if (stream == NULL) { return; }
     const ebb_mem *mem = stream->device->mem;
-    if (!stream->compute) {
-        pthread_mutex_lock(&stream->lock);
-        stream->stopping = true;
-        pthread_cond_signal(&stream->issued);
-        pthread_mutex_unlock(&stream->lock);
-        pthread_join(stream->thread, NULL);
-        free_ring(stream);
-    }
+    if (!stream->compute) { end_thread(stream); }
     ebb__free(mem, stream);
 }
 

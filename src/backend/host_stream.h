@@ -5,7 +5,8 @@
  * begins with an ebb_host_device that says it.
  *
  *   compute stream   the caller's thread: a command is done when its issue returns, and so is its error
- *   other streams    a thread each, with a ring of commands taken at creation; a full ring blocks the issuer,
+ *   other streams    a thread each, which has others help with large copies where the device computes with several,
+ *                    and a ring of commands taken at creation; a full ring blocks the issuer,
  *                    which cannot deadlock: a command waits only for what was issued before it
  *
  * Invariants
@@ -24,6 +25,7 @@
 typedef struct ebb_host_device {
     ebb_device base;
     ebb_status (*run)(ebb_kernel *kernel, ebb_bound *bound);
+    uint32_t n_threads; /* that compute, and then copy a large piece together; 0 or 1: each stream's copies alone */
 } ebb_host_device;
 
 ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out);

@@ -104,6 +104,7 @@ static ebb_status open_device(const ebb_device_options *options, ebb_device **de
     ebb__host_describe(&info);
     device->host = (ebb_host_device){.base = {.ops = &ebb__backend_cpu, .mem = mem}, .run = ebb__cpu_run};
     device->n_threads = options->n_threads > 0 ? options->n_threads : info.n_threads;
+    device->host.n_threads = (uint32_t)device->n_threads;
     choose_loops(device);
     ebb_status st = open_library(device);
     if (st != EBB_OK) {
