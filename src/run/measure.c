@@ -67,8 +67,8 @@ ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *
     ebb_status st = EBB_OK;
     for (uint32_t r = 0; st == EBB_OK && (r <= reps || (r < SOON_REPS && ebb__now_ns() - begin_ns < SOON_NS)); r++) {
         uint64_t ns = 0;
-        ebb__cache_prepare(&b->cache, warm);
-        st = time_once(b, kernel, bound, &ns);
+        st = ebb__cache_prepare(&b->cache, b->stream, warm);
+        if (st == EBB_OK) { st = time_once(b, kernel, bound, &ns); }
         const bool hopeless = ns > hopeless_ns && (r > 0 || ns > SURE_NS);
         if (r > 0 || reps == 0 || hopeless) { least_ns = ebb_min_u64(least_ns, ns); }
         if (hopeless) { break; }
@@ -206,7 +206,7 @@ static ebb_status measure_samples(const ebb_lowered *low, const ebb_measure_opti
     ebb_bench b;
     ebb_slow_kernels slow = {.n = 0};
     ebb_status st = ebb__bench_open(low->device, arena_bytes, low->graph->ports.n, port_bytes, &b);
-    if (st == EBB_OK) { st = ebb__cache_open(low, &b.cache); }
+    if (st == EBB_OK) { st = ebb__cache_open(low, &b.state, &b.cache); }
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         if (options->stop != NULL && options->stop(options->stop_ctx)) { break; }
         ebb__tell(&options->progress, "measuring kernels", i, n);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What measure_cache.h says: how long ago steps touched a tensor, in bytes, and writing and reading lines of the cache.
+ * What measure_cache.h says: how long ago steps touched a tensor, in bytes, and filling the cache.
  */
 #include "run/measure_cache.h"
 
 #define LINE_BYTES 64u
-#define WARM_PARTS 2u /* of the cache: what was touched since is at most one of them */
+#define CHANNELS 1024u
+#define LEAST_CACHE ((uint64_t)64 << 10)
+#define WARM_PARTS 4u /* of the cache: what was touched since is at most one of them */
 
 /* What an iteration touches, each tensor as often as steps do; no more than most_bytes or little more. */
 static uint64_t count_touched(const ebb_lowered *low, uint64_t most_bytes) {
@@ -16,23 +18,45 @@ static uint64_t count_touched(const ebb_lowered *low, uint64_t most_bytes) {
     return bytes;
 }
 
-ebb_status ebb__cache_open(const ebb_lowered *low, ebb_bench_cache *cache) {
+/* A sum of one tensor with itself; both tensors together are as large as the cache. */
+static ebb_status open_kernel(ebb_bench_cache *cache, const ebb_run_state *state) {
+    const ebb_backend_ops *ops = cache->device->ops;
+    const int64_t n = (int64_t)(cache->size_bytes / 2 / (CHANNELS * sizeof(float)));
+    const ebb_shape shape = {.n_dims = 2, .dims = {n, CHANNELS}};
+    ebb_operand operand[3] = {{.shape = shape}, {.shape = shape}, {.shape = shape}};
+    EBB_TRY(ops->layout_plain(cache->device, EBB_F32, &shape, &operand[0].layout));
+    operand[1].layout = operand[2].layout = operand[0].layout;
+    const ebb_kernel_desc desc = {.kind = EBB_OP_ADD, .n_in = 2, .n_out = 1, .operand = operand};
+    EBB_TRY(ops->kernel_create(cache->device, &desc, &cache->kernel));
+    const uint64_t bytes = ops->layout_bytes(cache->device, cache->kernel->layout[0]);
+    const uint64_t behind = ebb_align_up(bytes, ops->alignment_bytes), scratch = 2 * behind;
+    EBB_TRY(ebb_arena_create(cache->device, scratch + cache->kernel->scratch_bytes, &cache->arena));
+    cache->operand[0] = cache->operand[1] = (ebb_buf){cache->arena->memory, 0, bytes};
+    cache->operand[2] = (ebb_buf){cache->arena->memory, behind, bytes};
+    const ebb_binding binding = {.operand = cache->operand,
+                                 .scratch = {cache->arena->memory, scratch, cache->kernel->scratch_bytes},
+                                 .state = state};
+    return ops->bind(cache->kernel, &binding, &cache->bound);
+}
+
+ebb_status ebb__cache_open(const ebb_lowered *low, const ebb_run_state *state, ebb_bench_cache *cache) {
     ebb_device_info info;
-    void *other = NULL;
     *cache = (ebb_bench_cache){.device = low->device};
     EBB_TRY(ebb_device_get_info(low->device, &info));
     const uint64_t size_bytes = ebb_min_u64(info.cache_bytes, EBB_MOST_CACHE);
-    if (!low->device->ops->host_visible || count_touched(low, size_bytes) <= size_bytes) { return EBB_OK; }
-    if (low->device->ops->host_alloc(low->device, size_bytes, &other) != EBB_OK) { return EBB_OK; }
-    cache->other = other;
+    if (!low->device->ops->host_visible || size_bytes < LEAST_CACHE || count_touched(low, size_bytes) <= size_bytes) {
+        return EBB_OK;
+    }
     cache->size_bytes = size_bytes;
+    if (open_kernel(cache, state) != EBB_OK) { ebb__cache_close(cache); }
     return EBB_OK;
 }
 
 void ebb__cache_close(ebb_bench_cache *cache) {
-    if (cache->other == NULL) { return; }
-    cache->device->ops->host_free(cache->device, cache->other, cache->size_bytes);
-    cache->other = NULL;
+    if (cache->bound != NULL) { cache->device->ops->unbind(cache->kernel, cache->bound); }
+    if (cache->kernel != NULL) { cache->device->ops->kernel_destroy(cache->kernel); }
+    ebb_arena_destroy(cache->arena);
+    *cache = (ebb_bench_cache){.device = cache->device};
 }
 
 static bool is_warm(const ebb_lowered *low, uint32_t step_idx, uint32_t operand, uint64_t most_bytes) {
@@ -58,12 +82,14 @@ uint32_t ebb__cache_find_warm(const ebb_bench_cache *cache, const ebb_lowered *l
     return n;
 }
 
-void ebb__cache_prepare(const ebb_bench_cache *cache, const ebb_warm *warm) {
+ebb_status ebb__cache_prepare(const ebb_bench_cache *cache, ebb_stream *stream, const ebb_warm *warm) {
     volatile unsigned char seen = 0;
-    if (cache->other == NULL) { return; }
-    for (uint64_t at = 0; at < cache->size_bytes; at += LINE_BYTES) { cache->other[at]++; }
+    if (cache->bound == NULL) { return EBB_OK; }
+    EBB_TRY(cache->device->ops->run(stream, cache->kernel, cache->bound));
+    EBB_TRY(cache->device->ops->stream_sync(stream));
     for (uint32_t i = 0; warm != NULL && i < warm->n; i++) {
         const unsigned char *bytes = cache->device->ops->host_address(warm->bufs[i]);
         for (uint64_t at = 0; at < warm->bufs[i].size_bytes; at += LINE_BYTES) { seen ^= bytes[at]; }
     }
+    return EBB_OK;
 }

@@ -4,7 +4,8 @@
  * finds them in the cache. In training it finds there what the steps just before it touched, and no more: kernels that
  * wait for memory took 1.1 to 2.4 times as long in training as when they were measured without this.
  *
- * So before each run other bytes are written, as many as the cache has; then those are read that training would find.
+ * So before each run a kernel of the device adds up other bytes, as many as the cache has; then those are read that
+ * training would find. It is a kernel, so that the threads that compute are as awake as they are in training.
  * Not for cards: their kernels are measured with their caches as they are.
  */
 #ifndef EBB_SRC_MEASURE_CACHE_H
@@ -16,8 +17,11 @@
 
 typedef struct ebb_bench_cache {
     ebb_device *device;
-    unsigned char *other; /* bytes to write; NULL: the cache is left as it is */
-    uint64_t size_bytes;
+    ebb_kernel *kernel; /* NULL: the cache is left as it is */
+    ebb_bound *bound;
+    ebb_arena *arena; /* what it reads, what it writes */
+    ebb_buf operand[3];
+    uint64_t size_bytes; /* of the cache */
 } ebb_bench_cache;
 
 /* Bytes of a kernel's operands that it finds in the cache. */
@@ -27,16 +31,16 @@ typedef struct ebb_warm {
 } ebb_warm;
 
 /* Leaves the cache as it is where the host cannot write to the device's memory, where an iteration's tensors fit the
- * cache anyway, and where there is no memory for as many bytes. Close it in any case. */
-ebb_status ebb__cache_open(const ebb_lowered *low, ebb_bench_cache *cache);
+ * cache anyway, and where there is no memory for as many bytes. Close it in any case. The state is borrowed. */
+ebb_status ebb__cache_open(const ebb_lowered *low, const ebb_run_state *state, ebb_bench_cache *cache);
 void ebb__cache_close(ebb_bench_cache *cache);
 
 /* Those of a step's operands that one of the steps before it touched, of this iteration or the one before, with less
- * than half of the cache touched since. warm_out: room for all of them. Returns how many. */
+ * than a quarter of the cache touched since. warm_out: room for all of them. Returns how many. */
 uint32_t ebb__cache_find_warm(const ebb_bench_cache *cache, const ebb_lowered *low, uint32_t step,
                               const ebb_buf *operands, ebb_buf *warm_out);
 
-/* warm: NULL: nothing is. */
-void ebb__cache_prepare(const ebb_bench_cache *cache, const ebb_warm *warm);
+/* warm: NULL: nothing is. stream: the one that computes. */
+ebb_status ebb__cache_prepare(const ebb_bench_cache *cache, ebb_stream *stream, const ebb_warm *warm);
 
 #endif

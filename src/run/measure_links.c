@@ -20,10 +20,10 @@
 #define ROUND_BYTES_PER_S 1e10
 #define SLOW_FLOPS_PER_S 3e9
 #define LINK_REPS 5
-#define BESIDE_COPIES 4u
+#define BESIDE_COPIES 8u
+#define BESIDE_REPS 3
 #define BESIDE_TIMES 3u  /* a copy's own time, that kernels run for it */
 #define MOST_BESIDE 256u /* kernels */
-#define N_SHARES ((size_t)2 * LINK_REPS)
 #define LEAST_SHARE 0.05
 #define SLOW_KERNEL_NS ((uint64_t)50 * 1000 * 1000) /* of such a device shares are not worth the wait: they are 1 */
 
@@ -283,17 +283,20 @@ static ebb_status run_beside(beside *x, uint32_t n_kernels, bool copies, beside_
     return EBB_OK;
 }
 
-static double clip_share(double share) {
-    return fmin(1, fmax(LEAST_SHARE, share));
+/* What the kernels lost, and how long the copies took, in times of what the copies take alone. */
+static void find_ratios(uint64_t kernels_ns, uint64_t copies_ns, const beside_time *both, double *lost_out,
+                        double *took_out) {
+    const double alone_ns = (double)ebb_max_u64(copies_ns, 1);
+    *lost_out = fmax(0, (double)both->kernels_ns - (double)kernels_ns) / alone_ns;
+    *took_out = fmax(1, (double)both->copies_ns / alone_ns);
 }
 
-/* What the kernels lost, they lost while there were copies. */
-static void find_shares(uint64_t kernels_ns, uint64_t copies_ns, const beside_time *both, double *work_out,
-                        double *copy_out) {
-    const double lost_ns = (double)both->kernels_ns - (double)kernels_ns;
-    const double copying_ns = (double)ebb_max_u64(both->copies_ns, 1);
-    *work_out = clip_share(1 - lost_ns / copying_ns);
-    *copy_out = clip_share((double)copies_ns / copying_ns);
+/* Kernels lose what they lose while there are copies. What is lost counts for more than how long copies take: if it
+ * takes all of that time and more, the copies seem to take longer. */
+static void set_shares(ebb_link *link, ebb_step_kind kind, double lost, double took) {
+    took = fmin(fmax(took, lost / (1 - LEAST_SHARE)), 1 / LEAST_SHARE);
+    link->work_rate[kind] = fmax(LEAST_SHARE, 1 - lost / took);
+    link->copy_rate[kind] = 1 / took;
 }
 
 /* Enough kernels for each copy that it is over before the next one begins. */
@@ -301,16 +304,16 @@ static uint32_t count_for(uint64_t kernel_ns, uint64_t copy_ns) {
     return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_TIMES * copy_ns / ebb_max_u64(kernel_ns, 1), 1), MOST_BESIDE);
 }
 
-static ebb_status measure_beside(beside *x, uint64_t kernel_ns, double work[LINK_REPS], double copy[LINK_REPS]) {
+static ebb_status measure_beside(beside *x, uint64_t kernel_ns, double lost[BESIDE_REPS], double took[BESIDE_REPS]) {
     beside_time alone, none, both;
     EBB_TRY(run_beside(x, 1, true, &both)); /* warms up */
     EBB_TRY(run_beside(x, 0, true, &none));
     const uint32_t n_kernels = count_for(kernel_ns, none.copies_ns / BESIDE_COPIES);
-    for (int r = 0; r < LINK_REPS; r++) {
+    for (int r = 0; r < BESIDE_REPS; r++) {
         EBB_TRY(run_beside(x, n_kernels, false, &alone));
         EBB_TRY(run_beside(x, 0, true, &none));
         EBB_TRY(run_beside(x, n_kernels, true, &both));
-        find_shares(alone.kernels_ns, none.copies_ns, &both, &work[r], &copy[r]);
+        find_ratios(alone.kernels_ns, none.copies_ns, &both, &lost[r], &took[r]);
     }
     return EBB_OK;
 }
@@ -332,7 +335,7 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     const uint64_t room_bytes =
         ebb_min_u64(ebb_arena_bytes(b->arena) - u->end_bytes, tiers->store[link->far].size_bytes);
     const uint64_t piece_bytes = room_bytes / 2 / alignment * alignment;
-    double work[N_SHARES], copy[N_SHARES];
+    double lost[2 * BESIDE_REPS], took[2 * BESIDE_REPS];
     ebb_transfer transfer[2];
     link->work_rate[kind] = link->copy_rate[kind] = 1;
     if (u->time_ns > SLOW_KERNEL_NS) { return EBB_OK; }
@@ -343,14 +346,12 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     for (size_t d = 0; st == EBB_OK && d < 2; d++) {
         x.stream = stream[d];
         x.transfer = transfer[d];
-        st = measure_beside(&x, u->time_ns, &work[d * LINK_REPS], &copy[d * LINK_REPS]);
+        st = measure_beside(&x, u->time_ns, &lost[d * BESIDE_REPS], &took[d * BESIDE_REPS]);
     }
     close_beside(&x);
     b->device->ops->unbind(u->kernel, x.bound);
-    if (st == EBB_OK) {
-        link->work_rate[kind] = median(work, N_SHARES);
-        link->copy_rate[kind] = median(copy, N_SHARES);
-    }
+    const size_t n = sizeof lost / sizeof lost[0];
+    if (st == EBB_OK) { set_shares(link, kind, median(lost, n), median(took, n)); }
     return st;
 }
 

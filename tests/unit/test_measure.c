@@ -131,8 +131,8 @@ static uint32_t count_warm(const ebb_lowered *low, uint32_t step, uint64_t cache
     return ebb__cache_find_warm(&cache, low, step, operands, warm);
 }
 
-/* In an endless cache everything stays from one iteration to the next, in none nothing does. A cache that holds a
- * tensor twice holds it from one step to the next. */
+/* In an endless cache everything stays from one iteration to the next, in none nothing does. A cache with room
+ * for a tensor four times holds it from one step to the next. */
 static void what_was_just_touched_is_warm(void **state) {
     (void)state;
     run_fixture f;
@@ -146,11 +146,11 @@ static void what_was_just_touched_is_warm(void **state) {
             least_bytes = ebb_min_u64(least_bytes, step->bytes[i]);
             for (uint32_t k = 0; k < before->n_operands; k++) {
                 if (s == 0 || before->operand[k] != step->operand[i]) { continue; }
-                assert_true(count_warm(f.lowered, s, 2 * step->bytes[i]) > 0);
+                assert_true(count_warm(f.lowered, s, 4 * step->bytes[i]) > 0);
                 n_shared++;
             }
         }
-        assert_int_equal(count_warm(f.lowered, s, 2 * least_bytes - 1), 0);
+        assert_int_equal(count_warm(f.lowered, s, 4 * least_bytes - 1), 0);
     }
     assert_true(n_shared > 10);
     run_fixture_fini(&f);
@@ -175,11 +175,15 @@ static void a_large_network_finds_the_cache_cold(void **state) {
         ebb_graph *graph = NULL;
         ebb_lowered *lowered = lower_relu(device, side, &graph);
         ebb_bench_cache cache;
-        assert_int_equal(ebb__cache_open(lowered, &cache), EBB_OK);
-        assert_true((cache.other != NULL) == (side > 16 && info.cache_bytes > 0));
+        const ebb_run_state at = {.update = 1};
+        ebb_stream *stream = NULL;
+        assert_int_equal(device->ops->stream_create(device, true, &stream), EBB_OK);
+        assert_int_equal(ebb__cache_open(lowered, &at, &cache), EBB_OK);
+        assert_true((cache.bound != NULL) == (side > 16 && info.cache_bytes > 0));
         assert_true(cache.size_bytes <= EBB_MOST_CACHE);
-        ebb__cache_prepare(&cache, NULL);
-        assert_true(cache.other == NULL || cache.other[cache.size_bytes / 128 * 64] == 1);
+        const ebb_warm warm = {&cache.operand[2], cache.bound != NULL};
+        assert_int_equal(ebb__cache_prepare(&cache, stream, &warm), EBB_OK);
+        device->ops->stream_destroy(stream);
         ebb__cache_close(&cache);
         ebb_lowered_destroy(lowered);
         ebb_graph_destroy(graph);
