@@ -22,8 +22,10 @@
 #define LINK_REPS 5
 #define BESIDE_COPIES 8u
 #define BESIDE_REPS 3
-#define BESIDE_TIMES 3u  /* a copy's own time, that kernels run for it */
-#define MOST_BESIDE 256u /* kernels */
+#define BESIDE_NS 2e6                            /* that a copy takes alone, at most, unless it is as small as ... */
+#define LEAST_BESIDE_BYTES ((uint64_t)256 << 10) /* ... this: a slow disk's would take long */
+#define BESIDE_TIMES 3u                          /* a copy's own time, that kernels run for it */
+#define MOST_BESIDE 256u                         /* kernels */
 #define LEAST_SHARE 0.05
 #define SLOW_KERNEL_NS ((uint64_t)50 * 1000 * 1000) /* of such a device shares are not worth the wait: they are 1 */
 
@@ -98,8 +100,9 @@ static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s)
 }
 
 /* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory: what they touch
- * fills half of the arena where the device has a cache that they would fit otherwise. A small convolution first: where
- * that is slow already (ref), its rate will do and the other would take long. */
+ * fills half of the arena where the device has a cache that they would fit otherwise; but a processor's convolution is
+ * slow enough as it is. A small convolution first: where that is slow already (ref), its rate will do and the other
+ * would take long. */
 static ebb_status open_usuals(ebb_bench *b, uint64_t cache_bytes, usual u[EBB_N_STEP_KINDS], double *flops_per_s) {
     const uint64_t image_bytes = (uint64_t)64 * 56 * 56 * sizeof(float);
     const int64_t n_fit = cache_bytes > 0 ? (int64_t)(ebb_arena_bytes(b->arena) / 2 / image_bytes) : 0;
@@ -108,7 +111,8 @@ static ebb_status open_usuals(ebb_bench *b, uint64_t cache_bytes, usual u[EBB_N_
     EBB_TRY(time_usual(b, conv, conv->kernel->flops, flops_per_s));
     if (*flops_per_s > SLOW_FLOPS_PER_S) {
         close_usual(b, conv);
-        EBB_TRY(open_conv(b, n_fit / 4 > 4 ? n_fit / 4 : 4, 64, 56, conv));
+        const int64_t n_conv = b->device->ops->host_visible ? 0 : n_fit / 4;
+        EBB_TRY(open_conv(b, n_conv > 4 ? n_conv : 4, 64, 56, conv));
     }
     return open_sum(b, n_fit / 3 > 16 ? n_fit / 3 : 16, &u[EBB_STEP_TRAFFIC]);
 }
@@ -225,7 +229,6 @@ typedef struct beside {
     ebb_stream *stream;
     ebb_transfer transfer;
     ebb_event *ready, *begun[BESIDE_COPIES], *copied[BESIDE_COPIES];
-    uint32_t n_kernels; /* for each copy */
 } beside;
 
 typedef struct beside_time {
@@ -331,10 +334,12 @@ static double median(double *values, size_t n) {
 /* The shares of a link beside one kind of step, both ways taken together. */
 static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, usual *u,
                                  ebb_step_kind kind, ebb_link *link) {
-    const uint64_t alignment = b->device->ops->alignment_bytes;
+    const uint64_t alignment = ebb_max_u64(b->device->ops->alignment_bytes, BLOCK_BYTES);
     const uint64_t room_bytes =
         ebb_min_u64(ebb_arena_bytes(b->arena) - u->end_bytes, tiers->store[link->far].size_bytes);
-    const uint64_t piece_bytes = room_bytes / 2 / alignment * alignment;
+    const double short_bytes = fmin(link->out.bytes_per_s, link->in.bytes_per_s) * BESIDE_NS * 1e-9;
+    const uint64_t most_bytes = ebb_max_u64((uint64_t)fmin(short_bytes, (double)room_bytes), LEAST_BESIDE_BYTES);
+    const uint64_t piece_bytes = ebb_min_u64(room_bytes / 2, most_bytes) / alignment * alignment;
     double lost[2 * BESIDE_REPS], took[2 * BESIDE_REPS];
     ebb_transfer transfer[2];
     link->work_rate[kind] = link->copy_rate[kind] = 1;
