@@ -19,6 +19,25 @@ def plan(ebb, *words):
     return result | {"plan_s": time.monotonic() - begin_s, "plan_cpu_s": cpu_s() - begin_cpu_s}
 
 
+MOST_TRIES = 4
+
+
+def plan_within(seconds, effort, ebb, *words):
+    """plan() with this effort; and, unless seconds is None, with more, as long as planning takes no more seconds. The last
+    one that did not take more, with the effort that it had; the first one in any case."""
+    found = None
+    for _ in range(MOST_TRIES):
+        tried = plan(ebb, *words, "--effort", str(effort)) | {"effort": effort}
+        if found is not None and tried["plan_s"] > seconds:
+            break
+        found = tried
+        more = 0 if seconds is None else int(effort * 0.9 * seconds / tried["plan_s"])
+        if more <= effort:
+            break
+        effort = more
+    return found
+
+
 def time_over(result, base_s, missing="none"):
     """The predicted time and the bound on it over base_s; missing where there is no plan."""
     times = [result.get(name) for name in ("step_time_predicted_s", "bound_step_time_s")]

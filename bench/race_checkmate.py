@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb's plans beside Checkmate's and Moccasin's on the instances that were published with their results.
 
-    bench/race_checkmate.py --build build/release [--monet FOLDER] [--moccasin FOLDER] [--effort 10] [-o OUT.csv]
+    bench/race_checkmate.py --build build/release [--monet FOLDER] [--moccasin FOLDER] [--effort 10]
+                            [--within SECONDS] [-o OUT.csv]
 
 FOLDER of --monet is github utsaslab/monet-schedules: PyTorch graphs with the plans that Gurobi found for Checkmate's
 integer program in up to 24 hours. FOLDER of --moccasin is data/ of github haoming-codes/moccasin. Nothing is copied, and
@@ -21,7 +22,7 @@ import pickle
 import sys
 import tempfile
 
-from ebb_plan import plan, time_over
+from ebb_plan import plan_within, time_over
 from provenance import written
 
 GIB = 1 << 30
@@ -44,7 +45,7 @@ MOCCASIN = {
     "random_layered_n1000_": {0.9: 1.007, 0.8: 1.034},
 }
 COLUMNS = ["commit", "processor", "instance", "budget", "budget_bytes", "solver", "solver_s", "best", "best_bound",
-           "best_peak_bytes", "best_s", "best_cpu_s"]
+           "best_peak_bytes", "best_effort", "best_s", "best_cpu_s"]
 
 
 class Empty:
@@ -123,20 +124,20 @@ class Planner:
         with open(self.machine, "w", encoding="utf-8") as file:
             json.dump({"format": "ebb-machine", "version": 2, "rates": {"overhead_ns": 0}}, file)
 
-    def plan(self, *options):
-        return plan(os.path.join(self.args.build, "ebb"), self.graph, "--machine", self.machine, "--host-memory", "0",
-                    *options)
+    def plan(self, seconds, effort, *options):
+        return plan_within(seconds, effort, os.path.join(self.args.build, "ebb"), self.graph, "--machine", self.machine,
+                           "--host-memory", "0", *options)
 
     def row(self, instance):
         name, budget, graph, size, solver, seconds = instance
         with open(self.graph, "w", encoding="utf-8") as file:
             json.dump(graph, file)
-        free = self.plan("--policy", "liveness")
+        free = self.plan(None, 0, "--policy", "liveness")
         size = int(free["peak_planned_bytes"] * size) if size < 1 else size
-        got = self.plan("--memory", str(size), "--effort", str(self.args.effort))
+        got = self.plan(self.args.within, self.args.effort, "--memory", str(size))
         return [name, budget, size, "" if solver is None else f"{solver:.4f}", seconds,
                 *time_over(got, free["step_time_predicted_s"]), got.get("peak_planned_bytes", ""),
-                f"{got['plan_s']:.1f}", f"{got['plan_cpu_s']:.1f}"]
+                got["effort"], f"{got['plan_s']:.1f}", f"{got['plan_cpu_s']:.1f}"]
 
 
 def main():
@@ -145,6 +146,7 @@ def main():
     parser.add_argument("--moccasin")
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--effort", type=int, default=10)
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="more effort, as long as a plan takes no longer")
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
     instances = [*(monet_instances(args.monet) if args.monet else ()),

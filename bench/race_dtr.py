@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DTR's rule and ebb's plans on DTR's own logs, beside what the authors' simulator gives.
 
-    bench/race_dtr.py --build build/release FOLDER [--ratios 0.7,0.5,0.4,0.3,0.2] [--effort 1] [--no-best] [-o OUT.csv]
+    bench/race_dtr.py --build build/release FOLDER [--ratios 0.7,0.5,0.4,0.3,0.2] [--effort 1] [--within SECONDS]
+                      [--no-best] [-o OUT.csv]
     bench/race_dtr.py FOLDER --without-views OUT_FOLDER
 
 FOLDER holds the logs of simrd/logs.zip of github uwsampl/dtr-prototype. A figure is the time with recomputation over
@@ -14,7 +15,8 @@ the time without; nothing is copied. A budget is a ratio of the simulator's own 
    sides of the quotient, as if each ran once.
    --without-views writes the logs with a COPY in the place of each view: the simulator gives the policies' figures on
    them.
- - best: `ebb plan --policy best`, whose peak as placed keeps within the budget, without views.
+ - best: `ebb plan --policy best`, whose peak as placed keeps within the budget, without views. --within: with more
+   effort, as long as a plan takes no longer.
 """
 import argparse
 import glob
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-from ebb_plan import plan, time_over
+from ebb_plan import plan_within, time_over
 from provenance import written
 
 # Beginning of the log's name: the network, the simulator's peak in bytes, and by ratio its overhead with DTR's exact h
@@ -55,7 +57,7 @@ LOGS = {
         {0.7: (1.032, 1.031), 0.5: (1.065, 1.071), 0.4: (1.143, 1.159), 0.3: (1.301, 1.365),
          0.2: (1.598, 1.550), 0.15: ("not run", "OOM"), 0.1: ("OOM", "OOM")}),
 }
-BEST = ["best", "best_bound", "best_peak_bytes", "best_s", "best_cpu_s"]
+BEST = ["best", "best_bound", "best_peak_bytes", "best_effort", "best_s", "best_cpu_s"]
 COLUMNS = ["commit", "processor", "network", "ratio", "budget_bytes", "simulator_dtr", "simulator_dtr_eq", "dtr", "dtr_eq",
            *BEST]
 
@@ -109,9 +111,10 @@ def rule(args, path, policy, budgets):
 
 
 def best(args, path, machine, budget, base_s):
-    got = plan(os.path.join(args.build, "ebb"), path, "--machine", machine, "--memory", str(budget), "--host-memory", "0",
-               "--effort", str(args.effort))
-    return [*time_over(got, base_s), got.get("peak_planned_bytes", ""), f"{got['plan_s']:.1f}", f"{got['plan_cpu_s']:.1f}"]
+    got = plan_within(args.within, args.effort, os.path.join(args.build, "ebb"), path, "--machine", machine, "--memory",
+                      str(budget), "--host-memory", "0")
+    return [*time_over(got, base_s), got.get("peak_planned_bytes", ""), got["effort"], f"{got['plan_s']:.1f}",
+            f"{got['plan_cpu_s']:.1f}"]
 
 
 def rows_of(args, path, machine):
@@ -134,6 +137,7 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--ratios", default="0.7,0.5,0.4,0.3,0.2")
     parser.add_argument("--effort", type=int, default=1)
+    parser.add_argument("--within", type=float, metavar="SECONDS")
     parser.add_argument("--no-best", action="store_true")
     parser.add_argument("--without-views", metavar="OUT_FOLDER")
     parser.add_argument("-o", dest="out")
