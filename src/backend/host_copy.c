@@ -8,9 +8,9 @@
 #include "backend/host_copy.h"
 #include "base/thread.h"
 
-#define MOST_THREADS 4u                  /* few are as fast as the memory */
-#define LEAST_SHARED ((size_t)512 << 10) /* less is copied before another thread is awake */
-#define PAGE_BYTES ((size_t)4 << 10)
+#define MOST_THREADS 4u                    /* few are as fast as the memory */
+#define LEAST_SHARED ((uint64_t)512 << 10) /* less is copied before another thread is awake */
+#define PAGE_BYTES ((uint64_t)4 << 10)
 
 #if defined(__SSE2__)
 
@@ -61,7 +61,8 @@ typedef struct helper {
     pthread_t thread;
 } helper;
 
-/* The lock guards what follows it. What is to be copied does not change until all helpers are done. */
+/* The lock guards the fields below it. What is to be copied, and from where, stays the same until every helper has
+ * finished, so helpers read it without the lock. */
 struct ebb_copy_crew {
     const ebb_mem *mem;
     helper helpers[MOST_THREADS - 1];
@@ -70,19 +71,15 @@ struct ebb_copy_crew {
     pthread_cond_t asked, done;
     char *dst;
     const char *src;
-    size_t size_bytes, part_bytes;
-    uint64_t n_asked;
+    uint64_t size_bytes, part_bytes, n_asked;
     uint32_t n_busy;
     bool stopping;
 };
 
-static size_t min_size(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void copy_part(const ebb_copy_crew *crew, uint32_t idx) {
-    const size_t begin = min_size(idx * crew->part_bytes, crew->size_bytes);
-    ebb__copy_uncached(crew->dst + begin, crew->src + begin, min_size(crew->part_bytes, crew->size_bytes - begin));
+    const uint64_t begin = ebb_min_u64(idx * crew->part_bytes, crew->size_bytes);
+    const uint64_t bytes = ebb_min_u64(crew->part_bytes, crew->size_bytes - begin);
+    ebb__copy_uncached(crew->dst + begin, crew->src + begin, (size_t)bytes);
 }
 
 static void *help(void *arg) {
@@ -132,16 +129,15 @@ void ebb__copy_crew_destroy(ebb_copy_crew *crew) {
 }
 
 void ebb__copy_by_crew(ebb_copy_crew *crew, void *dst, const void *src, size_t size_bytes) {
-    if (crew->n_helpers == 0 || size_bytes < LEAST_SHARED) {
+    if (crew == NULL || crew->n_helpers == 0 || size_bytes < LEAST_SHARED) {
         ebb__copy_uncached(dst, src, size_bytes);
         return;
     }
-    const size_t n_pages = (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES, n_parts = crew->n_helpers + (size_t)1;
     pthread_mutex_lock(&crew->lock);
     crew->dst = dst;
     crew->src = src;
     crew->size_bytes = size_bytes;
-    crew->part_bytes = (n_pages + n_parts - 1) / n_parts * PAGE_BYTES;
+    crew->part_bytes = ebb_align_up(size_bytes / (crew->n_helpers + 1) + 1, PAGE_BYTES);
     crew->n_busy = crew->n_helpers;
     crew->n_asked++;
     pthread_cond_broadcast(&crew->asked);

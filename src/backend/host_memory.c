@@ -229,7 +229,7 @@ static void read_processor_name(char *name, size_t name_bytes) {
     (void)fclose(file);
 }
 
-/* Of the first processor; its caches are numbered from the nearest one. */
+/* The size of the first processor's largest cache; 0 if Linux does not say. */
 static uint64_t find_cache_bytes(void) {
     uint64_t most_bytes = 0;
     for (int i = 0; i < MAX_CACHES; i++) {

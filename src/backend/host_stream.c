@@ -89,18 +89,12 @@ static void complete_record(ebb_event *event, uint64_t number) {
     pthread_mutex_unlock(&event->lock);
 }
 
-static void copy(ebb_stream *stream, const command *c) {
-    if (stream->crew == NULL) {
-        ebb__copy_uncached(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes);
-    } else {
-        ebb__copy_by_crew(stream->crew, c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes);
-    }
-}
-
 static ebb_status execute(ebb_stream *stream, const command *c) {
     switch (c->kind) {
     case COMMAND_RUN: return ((const ebb_host_device *)stream->device)->run(c->run.kernel, c->run.bound);
-    case COMMAND_COPY: copy(stream, c); return EBB_OK;
+    case COMMAND_COPY:
+        ebb__copy_by_crew(stream->crew, c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes);
+        return EBB_OK;
     case COMMAND_CALL: return c->call.fn(c->call.ctx);
     case COMMAND_RECORD: complete_record(c->event.event, c->event.number); return EBB_OK;
     case COMMAND_WAIT: wait_in_stream(stream, c->event.event, c->event.number); return EBB_OK;

@@ -22,10 +22,10 @@
 #define LINK_REPS 5
 #define BESIDE_COPIES 8u
 #define BESIDE_REPS 3
-#define BESIDE_NS 2e6                            /* that a copy takes alone, at most, unless it is as small as ... */
-#define LEAST_BESIDE_BYTES ((uint64_t)256 << 10) /* ... this: a slow disk's would take long */
-#define BESIDE_TIMES 3u                          /* a copy's own time, that kernels run for it */
-#define MOST_BESIDE 256u                         /* kernels */
+#define BESIDE_NS 2e6                     /* that a copy takes alone, at most, unless it is as small as ... */
+#define LEAST_BESIDE_BYTES (256.0 * 1024) /* ... this: a slow disk's would take long */
+#define BESIDE_TIMES 3u                   /* a copy's own time, that kernels run for it */
+#define MOST_BESIDE 256u                  /* kernels */
 #define LEAST_SHARE 0.05
 #define SLOW_KERNEL_NS ((uint64_t)50 * 1000 * 1000) /* of such a device shares are not worth the wait: they are 1 */
 
@@ -219,9 +219,9 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
 
 /* ---- copies beside kernels ------------------------------------------------------------------------ */
 
-/* A kernel again and again, and now and then a copy one way of a link, which begins when a kernel has ended and is over
- * long before the next one: as in training. A processor's scheduler treats a thread that wakes up for a millisecond
- * otherwise than one that copies all the time. */
+/* A kernel that runs again and again, and now and then a copy one way of a link. The copy begins when a kernel has
+ * ended, and is over long before the next copy. Training is like that, and it matters: a processor's scheduler treats a
+ * thread that wakes up for a millisecond differently from one that copies all the time. */
 typedef struct beside {
     ebb_bench *b;
     ebb_kernel *kernel;
@@ -294,8 +294,8 @@ static void find_ratios(uint64_t kernels_ns, uint64_t copies_ns, const beside_ti
     *took_out = fmax(1, (double)both->copies_ns / alone_ns);
 }
 
-/* Kernels lose what they lose while there are copies. What is lost counts for more than how long copies take: if it
- * takes all of that time and more, the copies seem to take longer. */
+/* A simulation with these shares must lose as much time as was measured. If kernels lost more time than the copies
+ * took, even a share of 0 would lose too little, so then we say that the copies took longer. */
 static void set_shares(ebb_link *link, ebb_step_kind kind, double lost, double took) {
     took = fmin(fmax(took, lost / (1 - LEAST_SHARE)), 1 / LEAST_SHARE);
     link->work_rate[kind] = fmax(LEAST_SHARE, 1 - lost / took);
@@ -338,8 +338,8 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     const uint64_t room_bytes =
         ebb_min_u64(ebb_arena_bytes(b->arena) - u->end_bytes, tiers->store[link->far].size_bytes);
     const double short_bytes = fmin(link->out.bytes_per_s, link->in.bytes_per_s) * BESIDE_NS * 1e-9;
-    const uint64_t most_bytes = ebb_max_u64((uint64_t)fmin(short_bytes, (double)room_bytes), LEAST_BESIDE_BYTES);
-    const uint64_t piece_bytes = ebb_min_u64(room_bytes / 2, most_bytes) / alignment * alignment;
+    const double most_bytes = fmin(fmax(short_bytes, LEAST_BESIDE_BYTES), (double)(room_bytes / 2));
+    const uint64_t piece_bytes = (uint64_t)most_bytes / alignment * alignment;
     double lost[2 * BESIDE_REPS], took[2 * BESIDE_REPS];
     ebb_transfer transfer[2];
     link->work_rate[kind] = link->copy_rate[kind] = 1;

@@ -38,11 +38,12 @@ for round in $rounds; do
     # shellcheck disable=SC2086
     run "round $round: goes on" out $train --checkpoint state --checkpoint-every 50 &&
         equal "round $round: the weights" "$(member out weights_sha256)" "$wanted"
-    # A kill after the new file got a name, and before it took the old one's place, leaves a whole one.
+    # A new checkpoint gets a name before it takes the old one's place. A kill between the two leaves it, but whole.
     half=
     for file in $(ls | grep -v -x -e state -e out -e err -e polite); do
         # shellcheck disable=SC2086
-        "$EBB" $train --checkpoint "$file" --checkpoint-every 50 >out 2>err || half="$half $file"
+        "$EBB" $train --checkpoint "$file" --checkpoint-every 50 >out 2>err
+        [ "${file#state.tmp-}" != "$file" ] && [ "$(member out weights_sha256)" = "$wanted" ] || half="$half $file"
         rm -f "$file"
     done
     empty "round $round: nothing half-written" "$half"

@@ -20,11 +20,7 @@ static void copy_any_address_and_size(ebb_copy_crew *crew) {
         const size_t n = i < 3 ? (size_t)i : MOST_BYTES >> ebb__rng_below(&rng, 4) >> ebb__rng_below(&rng, 2) * 16;
         const size_t size = n - ebb__rng_below(&rng, n / 2 + 1);
         memset(dst, 0, MOST_BYTES + 2 * MARGIN);
-        if (crew == NULL) {
-            ebb__copy_uncached(dst + to, src + from, size);
-        } else {
-            ebb__copy_by_crew(crew, dst + to, src + from, size);
-        }
+        ebb__copy_by_crew(crew, dst + to, src + from, size);
         assert_memory_equal(dst + to, src + from, size);
         assert_true(to == 0 || dst[to - 1] == 0);
         assert_true(dst[to + size] == 0);
