@@ -95,7 +95,7 @@ static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
     const bool has_copy = !is_written(uses, t), is_kept = a->view.tensors[t].kept;
     const bool is_round = a->view.tensors[t].persistent;
     const int64_t bytes = p->begin == 0 ? (int64_t)ebb__away_tensor_bytes(a, t) : 0;
-    const uint32_t first_version = a->n_versions;
+    const uint32_t first_version = a->n_versions, first_gap = a->n_gaps;
     uint32_t ready = 0;
     for (; use < end; use++) {
         const bool is_last = use + 1 == end;
@@ -113,15 +113,18 @@ static void add_gaps(away *a, const ebb_uses *uses, const part *p) {
             add_gap(a, p, ready, use->step, n, has_copy);
         }
     }
-    for (uint32_t g = a->n_gaps; g-- > 0 && a->gaps[g].tensor == t;) { a->gaps[g].next_version = first_version; }
+    for (uint32_t g = first_gap; g < a->n_gaps; g++) { a->gaps[g].next_version = first_version; }
     a->n_versions++;
 }
 
-/* A persistent tensor leaves as a whole: the placer cannot use the bytes of a part that is away across the end. */
+bool ebb__away_is_large(const ebb_policy_input *input, const ebb_tensor *tensor) {
+    return tensor->size_bytes >= input->limit_bytes / LARGE;
+}
+
 static uint32_t count_parts(const away *a, uint32_t t) {
-    const uint64_t bytes = a->view.tensors[t].size_bytes;
-    const bool is_large = bytes >= a->input->limit_bytes / LARGE && bytes / a->n_parts >= a->view.alignment;
-    return is_large && !a->view.tensors[t].persistent ? a->n_parts : 1;
+    const ebb_tensor *tensor = &a->view.tensors[t];
+    const uint32_t n = tensor->persistent ? a->split.persistent : a->split.passing;
+    return ebb__away_is_large(a->input, tensor) && tensor->size_bytes / n >= a->view.alignment ? n : 1;
 }
 
 static void add_all_gaps(away *a, const ebb_uses *uses, uint32_t t) {
@@ -318,13 +321,14 @@ static void index_gaps(away *a) {
     memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
 }
 
-ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again, uint32_t n_parts) {
+ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input, bool may_again, ebb_away_split split) {
     ebb_uses uses;
-    *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again, .n_parts = n_parts};
+    *a = (away){.input = input, .view = ebb__plan_view(input->program), .may_again = may_again, .split = split};
     a->n_tiers = ebb_machine_topology(input->machine)->n_tiers;
     ebb__bump_init(&a->bump, input->mem);
     EBB_TRY(ebb__program_uses(input->program, &a->bump, &uses));
-    const size_t n = a->view.n_steps, n_gaps = n_parts * a->view.n_accesses + 1;
+    const size_t n = a->view.n_steps, n_parts = ebb_max_u64(split.passing, split.persistent);
+    const size_t n_gaps = n_parts * a->view.n_accesses + 1;
     a->step = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->step);
     a->begin_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->begin_ns);
     a->meant_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->meant_ns);
@@ -755,6 +759,16 @@ static ebb_status drop_whole(const away *a, ebb_changes *changes, const gap *g) 
     return ebb__changes_add(changes, EBB_CHANGE_DROP, a->step[g->drop], g->tensor, EBB_DEVICE);
 }
 
+/* What a gap keeps away is not there where the circle closes. */
+static ebb_status leave_at_end(const gap *g, ebb_draft *draft) {
+    if (g->size_bytes == EBB_WHOLE) {
+        draft->resident[g->tensor] = 0;
+        return EBB_OK;
+    }
+    const ebb_part away_part = {.tensor = g->tensor, .begin = g->begin, .end = g->begin + g->size_bytes};
+    return EBB_PUSH(draft->mem, &draft->absent, away_part);
+}
+
 /* Copies of one position are in the order of the run. */
 static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *draft) {
     for (uint32_t i = 0; i < a->n_chosen; i++) {
@@ -768,7 +782,7 @@ static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *d
         EBB_TRY(add_change(a, changes, EBB_CHANGE_DROP, in));
         EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in));
         if (in->has_copy || goes_round(a, in)) { draft->home[in->tensor] = (uint8_t)in->tier; }
-        if (goes_round(a, in)) { draft->resident[in->tensor] = 0; }
+        if (goes_round(a, in)) { EBB_TRY(leave_at_end(in, draft)); }
     }
     return ebb__changes_sort(changes);
 }

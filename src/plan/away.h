@@ -22,8 +22,8 @@
  *                    again where the gap ends. Only of tensors that steps make which make nothing else, in an
  *                    iteration once; what these steps read has to be on the device there (ebb__away_allows)
  *
- *      parts         a large tensor may leave in parts, each at its own time. A persistent tensor leaves as a
- *                    whole, and so does one that is computed again
+ *      parts         a large tensor may leave in parts, each at its own time. One that is computed again leaves as
+ *                    a whole
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
@@ -53,6 +53,13 @@ typedef struct ebb_away_gap {
     bool copies_out, is_dropped;
 } ebb_away_gap;
 
+/* Into how many parts a large tensor may be split; 1: it leaves as a whole. */
+typedef struct ebb_away_split {
+    uint32_t passing;    /* one that lives within an iteration */
+    uint32_t persistent; /* one that goes on living around its end */
+} ebb_away_split;
+#define EBB_AWAY_WHOLE ((ebb_away_split){1, 1})
+
 typedef struct ebb_away {
     const ebb_policy_input *input;
     ebb_program_view view;
@@ -67,8 +74,8 @@ typedef struct ebb_away {
     int64_t *load;      /* [n]: if all that is chosen leaves */
     ebb_away_gap *gaps; /* by leave */
     uint32_t n_gaps;
-    bool *chosen;                             /* [n_gaps] */
-    uint32_t n_parts;                         /* of a large tensor; 1: it leaves as a whole */
+    bool *chosen; /* [n_gaps] */
+    ebb_away_split split;
     bool *again;                              /* [n_tensors]: is computed again where a gap ends */
     uint32_t *gap_start;                      /* [n_tensors + 1]: where the gaps of each begin in gap_of */
     bool may_again;                           /* tensors may be computed again; else the next seven are NULL */
@@ -90,7 +97,7 @@ typedef struct ebb_away {
 } ebb_away;
 
 /* fini also after a failure. */
-ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again, uint32_t n_parts);
+ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input, bool may_again, ebb_away_split split);
 void ebb__away_fini(ebb_away *away);
 
 /* Choose a gap, or take it back. If its tensor is computed again, the gaps of its other parts follow. */
@@ -108,6 +115,9 @@ bool ebb__away_allows(const ebb_away *away, uint32_t gap);
 /* Copies of one gap, which is not chosen yet, go to a tier, wherever those of the tensor's other gaps go. Who calls
  * this counts the bytes of tiers: ebb__away_has_room and ebb__away_is_over do not. */
 void ebb__away_send(ebb_away *away, uint32_t gap, uint32_t tier);
+
+/* Whether a tensor is large beside the limit. */
+bool ebb__away_is_large(const ebb_policy_input *input, const ebb_tensor *tensor);
 
 /* What a load must keep within, as loads are counted. */
 static inline int64_t ebb__away_limit(const ebb_away *away) {

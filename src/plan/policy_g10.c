@@ -351,7 +351,7 @@ ebb_status ebb__g10_decide(const ebb_policy_input *input, ebb_draft *draft, ebb_
     ebb_policy_input in_order = *input;
     g10 g = {0};
     in_order.order = NULL;
-    ebb_status status = ebb__away_init(&g.away, &in_order, false, 1);
+    ebb_status status = ebb__away_init(&g.away, &in_order, false, EBB_AWAY_WHOLE);
     if (status == EBB_OK) { status = choose(&g, draft); }
     *told_out = g.told;
     ebb__away_fini(&g.away);

@@ -47,9 +47,11 @@
 #define SPREAD 2.0  /* of the logarithm of chance in scores */
 #define MAX_SETTLES 8
 
-/* For one draft, ebb__policy_exchange searches this often; each search splits large tensors into this many parts.
- * Several searches with the same number find different sets. */
-static const uint32_t exchange_parts[] = {1, 2, 4, 1, 2, 4};
+/* For one draft, ebb__policy_exchange searches this often, and splits large tensors like this. Several searches with
+ * the same split find different sets. The last ones are only for programs with large persistent tensors. */
+static const ebb_away_split exchange_splits[] = {
+    {1, 1}, {2, 1}, {4, 1}, {1, 1}, {2, 1}, {4, 1}, {2, 2}, {4, 4}, {1, 2}, {1, 4}, {2, 2}, {4, 4},
+};
 
 typedef struct search {
     ebb_away away;
@@ -386,7 +388,8 @@ static ebb_status take_placed(search *s, uint64_t work, ebb_draft *trial, ebb_dr
 
 /* A search is worth fewer visits where there are few gaps; the parts of a tensor count as one. */
 static uint64_t cap_visits(const search *s, uint64_t visits) {
-    return ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps / s->away.n_parts);
+    return ebb_min_u64(visits,
+                       VISITS_A_GAP * s->away.n_gaps / ebb_max_u64(s->away.split.passing, s->away.split.persistent));
 }
 
 /* Nothing is faster than what has been placed, or the caller wants no more. */
@@ -445,12 +448,12 @@ static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *dra
 }
 
 /* *placed_ns_io: what the draft has to beat, and what it takes. */
-static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool may_again, uint32_t n_parts,
+static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool may_again, ebb_away_split split,
                               double *placed_ns_io, ebb_draft *draft) {
     search s = {.best_ns = INFINITY, .placed_ns = *placed_ns_io};
     ebb_policy_input own = *input;
     ebb__rng_init(&s.rng, seed, 1);
-    ebb_status st = ebb__away_init(&s.away, &own, may_again, n_parts);
+    ebb_status st = ebb__away_init(&s.away, &own, may_again, split);
     if (st == EBB_OK) { st = search_sets(&s, &own, draft); }
     *placed_ns_io = s.placed_ns;
     ebb__away_fini(&s.away);
@@ -459,7 +462,7 @@ static ebb_status search_from(const ebb_policy_input *input, uint64_t seed, bool
 
 static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
     double placed_ns = INFINITY;
-    return search_from(input, 1, false, 1, &placed_ns, draft);
+    return search_from(input, 1, false, EBB_AWAY_WHOLE, &placed_ns, draft);
 }
 
 /* Put the faster of two drafts, as estimated, into *draft. */
@@ -510,14 +513,23 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
     return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
 }
 
+static bool has_large_persistent(const ebb_policy_input *input) {
+    const ebb_program_view view = ebb__plan_view(input->program);
+    size_t t = 0;
+    while (t < view.n_tensors && !(view.tensors[t].persistent && ebb__away_is_large(input, &view.tensors[t]))) { t++; }
+    return t < view.n_tensors;
+}
+
 static ebb_status draft_exchange(const ebb_policy_input *input, ebb_draft *draft) {
-    const size_t n = input->is_hasty ? 1 : sizeof exchange_parts / sizeof *exchange_parts;
+    const size_t n = input->is_hasty ? 1 : sizeof exchange_splits / sizeof *exchange_splits;
     const bool may_part = input->options == NULL || !input->options->no_parts;
+    const bool may_part_persistent = may_part && has_large_persistent(input);
     double placed_ns = INFINITY;
     bool is_found = false;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t n_parts = may_part ? exchange_parts[i] : 1;
-        const ebb_status st = search_from(input, i + 1, !input->copies_only, n_parts, &placed_ns, draft);
+        const ebb_away_split split = may_part ? exchange_splits[i] : EBB_AWAY_WHOLE;
+        if (exchange_splits[i].persistent > 1 && !may_part_persistent) { continue; }
+        const ebb_status st = search_from(input, i + 1, !input->copies_only, split, &placed_ns, draft);
         if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
         is_found = is_found || st == EBB_OK;
     }

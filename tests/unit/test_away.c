@@ -30,7 +30,7 @@ static void finish_for(fixture *f, uint64_t limit_bytes, bool may_again, uint32_
                                   .budget_bytes = limit_bytes,
                                   .copies_only = true};
     f->input.tier_bytes[EBB_HOST] = UINT64_MAX;
-    assert_int_equal(ebb__away_init(&f->away, &f->input, may_again, n_parts), EBB_OK);
+    assert_int_equal(ebb__away_init(&f->away, &f->input, may_again, (ebb_away_split){n_parts, n_parts}), EBB_OK);
 }
 
 static void finish(fixture *f, uint64_t limit_bytes) {
@@ -260,8 +260,7 @@ static void test_again(void **state) {
     end(&f);
 }
 
-/* Half of a leaves while b is there, by copies half as long; computed again, it leaves as a whole, and so does w, which
- * is persistent. */
+/* Half of a leaves while b is there, by copies half as long; computed again, it leaves as a whole. */
 static void test_parts(void **state) {
     (void)state;
     fixture f;
@@ -274,8 +273,7 @@ static void test_parts(void **state) {
     STEP(f.program, 0, 1000, {w, EBB_READ}, {a, EBB_READ});
     finish_for(&f, 301, true, 2);
     const uint32_t half = f.away.gap_of[f.away.gap_start[a]], other = f.away.gap_of[f.away.gap_start[a] + 1];
-    assert_int_equal(f.away.n_gaps, 3);
-    assert_true(f.away.gaps[gap_of(&f, w)].size_bytes == EBB_WHOLE);
+    assert_int_equal(f.away.n_gaps, 4);
     assert_int_equal(f.away.gaps[half].begin, 0);
     assert_int_equal(f.away.gaps[half].bytes, 100);
     assert_int_equal(f.away.gaps[other].begin, 100);
@@ -301,6 +299,41 @@ static void test_parts(void **state) {
     expect_draft(&f, 5000);
     ebb__away_set(&f.away, half, false);
     assert_false(f.away.chosen[other]);
+    end(&f);
+}
+
+/* Half of m, which is persistent, is away across the end, and only that half has a slot; the rest stays where it is. b
+ * fits beside it. */
+static void test_parts_around(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t m = make_tensor(f.program, 200, true, false), b = make_tensor(f.program, 100, false, false);
+    const uint32_t c = make_tensor(f.program, 50, false, false), d = make_tensor(f.program, 50, false, false);
+    STEP(f.program, 0, 1000, {c, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_READ});
+    STEP(f.program, 0, 1000, {m, EBB_UPDATE});
+    STEP(f.program, 0, 1000, {d, EBB_WRITE});
+    finish_for(&f, 250, false, 2);
+    assert_int_equal(f.away.n_gaps, 2);
+    for (uint32_t half = 0; half < 2; half++) {
+        ebb_draft draft;
+        assert_int_equal(f.away.gaps[half].tensor, m);
+        assert_int_equal(f.away.gaps[half].next_version, 2 * half);
+        ebb__away_set(&f.away, half, true);
+        assert_true(ebb__away_run(&f.away) == 5100);
+        expect_draft(&f, 5100);
+        assert_int_equal(ebb__draft_init(&draft, f.program, f.input.mem), EBB_OK);
+        ebb__draft_reset(&draft, f.program);
+        assert_int_equal(ebb__away_draft(&f.away, &draft), EBB_OK);
+        assert_int_equal(draft.resident[m], 1);
+        assert_int_equal(draft.absent.n, 1);
+        assert_int_equal(draft.absent.data[0].begin, 100 * half);
+        assert_int_equal(draft.absent.data[0].end, 100 * (half + 1));
+        ebb__draft_fini(&draft);
+        ebb__away_set(&f.away, half, false);
+    }
     end(&f);
 }
 
@@ -334,9 +367,15 @@ static void test_never_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits), cmocka_unit_test(test_small),       cmocka_unit_test(test_order_of_copies_in),
-        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_other_tier),  cmocka_unit_test(test_one_gap_elsewhere),
-        cmocka_unit_test(test_again), cmocka_unit_test(test_never_again), cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits),
+                                       cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_order_of_copies_in),
+                                       cmocka_unit_test(test_gaps),
+                                       cmocka_unit_test(test_other_tier),
+                                       cmocka_unit_test(test_one_gap_elsewhere),
+                                       cmocka_unit_test(test_again),
+                                       cmocka_unit_test(test_never_again),
+                                       cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_parts_around)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
