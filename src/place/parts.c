@@ -71,6 +71,7 @@ static void finish_item(ebb_parts *parts, size_t i) {
         EBB_ASSERT(parts->part[k].low_bytes < parts->part[k].high_bytes);
         parts->top[i] = ebb_max_u64(parts->top[i], parts->part[k].high_bytes);
     }
+    parts->bound_bytes = ebb_max_u64(parts->bound_bytes, parts->top[i]); /* it may never hold all its bytes at once */
     if (parts->top[i] > 0 && ebb__place_is_fixed(parts->problem, i)) {
         parts->bound_bytes = ebb_max_u64(parts->bound_bytes, parts->problem->fixed[i] + parts->top[i]);
     }

@@ -90,6 +90,11 @@ done
 [ "${UPDATE:-0}" = 1 ] && cp peaks "$golden"
 empty "golden peaks" "$(diff "$golden" peaks 2>&1)"
 
+# A buffer that never holds all its bytes at once needs them all the same, since it has one offset.
+printf 'id,lower,upper,size,gaps\na,0,24,132,0-16@0:128 16-22@48:132 22-23@48:128 23-24@0:128\n' >hull.csv
+run "never all at once" out place hull.csv --json && equal "never all at once: bound" "$(member out lower_bound_bytes)" 132
+equal "never all at once: peak" "$(member out peak_bytes)" 132
+
 # ---- files ------------------------------------------------------------------------------------
 
 run "-o" out place five.csv -o answer.csv && equal "-o: columns" "$(head -n 1 answer.csv)" "id,lower,upper,size,offset"
