@@ -7,7 +7,8 @@
 #include "run/measure_slow.h"
 
 #define SOON_NS ((uint64_t)5 * 1000 * 1000)   /* a kernel is repeated so long ... */
-#define SOON_REPS 20u                         /* ... or so often */
+#define SOON_REPS 20u                         /* ... or so often, but with ... */
+#define SOON_WALL_NS (10 * SOON_NS)           /* ... all that comes between no longer than this */
 #define SURE_NS ((uint64_t)100 * 1000 * 1000) /* a first run waits for its code, but not so long */
 
 /* One kernel to measure: the first step that has its key. */
@@ -58,17 +59,22 @@ static ebb_status time_once(ebb_bench *b, ebb_kernel *kernel, ebb_bound *bound, 
     return EBB_OK;
 }
 
+static bool is_soon_done(uint32_t n_runs, uint64_t spent_ns, uint64_t wall_ns) {
+    return n_runs < SOON_REPS && spent_ns < SOON_NS && wall_ns < SOON_WALL_NS;
+}
+
 ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, const ebb_warm *warm,
                            uint32_t reps, uint64_t hopeless_ns, uint64_t *ns_out) {
     ebb_bound *bound = NULL;
     EBB_TRY(b->device->ops->bind(kernel, binding, &bound));
     const uint64_t begin_ns = ebb__now_ns();
-    uint64_t least_ns = UINT64_MAX;
+    uint64_t least_ns = UINT64_MAX, spent_ns = 0;
     ebb_status st = EBB_OK;
-    for (uint32_t r = 0; st == EBB_OK && (r <= reps || (r < SOON_REPS && ebb__now_ns() - begin_ns < SOON_NS)); r++) {
+    for (uint32_t r = 0; st == EBB_OK && (r <= reps || is_soon_done(r, spent_ns, ebb__now_ns() - begin_ns)); r++) {
         uint64_t ns = 0;
         st = ebb__cache_prepare(&b->cache, b->stream, warm);
         if (st == EBB_OK) { st = time_once(b, kernel, bound, &ns); }
+        spent_ns += ns;
         const bool hopeless = ns > hopeless_ns && (r > 0 || ns > SURE_NS);
         if (r > 0 || reps == 0 || hopeless) { least_ns = ebb_min_u64(least_ns, ns); }
         if (hopeless) { break; }

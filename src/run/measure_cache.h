@@ -17,28 +17,31 @@
 
 typedef struct ebb_bench_cache {
     ebb_device *device;
-    ebb_kernel *kernel; /* NULL: the cache is left as it is */
-    ebb_bound *bound;
+    ebb_kernel *kernel;
+    ebb_bound *bound; /* NULL: the cache is left as it is */
     ebb_arena *arena; /* what it reads, what it writes */
     ebb_buf operand[3];
     uint64_t size_bytes; /* of the cache */
+    uint32_t *seen;      /* [n_tensors]: the latest question for which a tensor was counted */
+    uint32_t n_asked;
 } ebb_bench_cache;
 
-/* Bytes of a kernel's operands that it finds in the cache. */
+/* The operands that a kernel finds in the cache. */
 typedef struct ebb_warm {
     const ebb_buf *bufs;
     uint32_t n;
 } ebb_warm;
 
 /* Leaves the cache as it is where the host cannot write to the device's memory, where an iteration's tensors fit the
- * cache anyway, and where there is no memory for as many bytes. Close it in any case. The state is borrowed. */
+ * cache anyway, and where there is no memory for as many bytes. Close it in any case, also where it was
+ * never opened and is all zeros. The state is borrowed. */
 ebb_status ebb__cache_open(const ebb_lowered *low, const ebb_run_state *state, ebb_bench_cache *cache);
 void ebb__cache_close(ebb_bench_cache *cache);
 
 /* Those of a step's operands that one of the steps before it touched, of this iteration or the one before, with less
  * than a quarter of the cache touched since. warm_out: room for all of them. Returns how many. */
-uint32_t ebb__cache_find_warm(const ebb_bench_cache *cache, const ebb_lowered *low, uint32_t step,
-                              const ebb_buf *operands, ebb_buf *warm_out);
+uint32_t ebb__cache_find_warm(ebb_bench_cache *cache, const ebb_lowered *low, uint32_t step, const ebb_buf *operands,
+                              ebb_buf *warm_out);
 
 /* warm: NULL: nothing is. stream: the one that computes. */
 ebb_status ebb__cache_prepare(const ebb_bench_cache *cache, ebb_stream *stream, const ebb_warm *warm);

@@ -3,7 +3,7 @@
  * Measures three things. Links: a piece is copied each way, then half a piece both ways at once. Rates, for steps that
  * are not measured one by one: two kernels are timed, one that does arithmetic and one that waits for memory. And how
  * much copies and kernels slow each other: these two kernels run while copies go on. Pieces and tensors are larger than
- * the cache where a device says how large that is.
+ * the cache where a device says how large that is (a processor's counts as 64 MiB at most).
  */
 #include "run/measure.h"
 #include "backend/host_memory.h"
@@ -302,7 +302,7 @@ static void set_shares(ebb_link *link, ebb_step_kind kind, double lost, double t
     link->copy_rate[kind] = 1 / took;
 }
 
-/* Enough kernels for each copy that it is over before the next one begins. */
+/* Enough kernels for each copy that it is over before the next one begins, up to MOST_BESIDE. */
 static uint32_t count_for(uint64_t kernel_ns, uint64_t copy_ns) {
     return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_TIMES * copy_ns / ebb_max_u64(kernel_ns, 1), 1), MOST_BESIDE);
 }
@@ -441,6 +441,12 @@ static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const places *
     return st;
 }
 
+/* Pages that nobody has written are all one page of zeros, which is in the cache. */
+static void write_arena(const ebb_bench *b) {
+    const ebb_buf all = {b->arena->memory, 0, ebb_arena_bytes(b->arena)};
+    if (b->device->ops->host_visible) { memset(b->device->ops->host_address(all), 0, (size_t)all.size_bytes); }
+}
+
 ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
                                  uint64_t limit_bytes, ebb_machine *machine) {
     EBB_NEED(device);
@@ -453,9 +459,11 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const
     ebb__host_describe(&host);
     ebb__machine_set_capacity(machine, EBB_HOST, host.capacity_bytes);
     EBB_TRY(ebb_device_get_info(device, &info));
-    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * ebb_min_u64(info.cache_bytes, EBB_MOST_CACHE));
+    const uint64_t most_bytes = device->ops->host_visible ? EBB_MOST_CACHE : UINT64_MAX / CACHES;
+    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * ebb_min_u64(info.cache_bytes, most_bytes));
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = ebb__bench_open(device, arena_bytes, 0, 64, &b);
+    if (st == EBB_OK) { write_arena(&b); }
     if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, &p, machine); }
     ebb__bench_close(&b);
     return st;

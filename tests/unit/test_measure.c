@@ -127,8 +127,10 @@ static uint32_t count_warm(const ebb_lowered *low, uint32_t step, uint64_t cache
     static const ebb_buf operands[MOST_OPERANDS];
     static ebb_buf warm[MOST_OPERANDS];
     assert_true(low->steps.data[step].n_operands <= MOST_OPERANDS);
-    const ebb_bench_cache cache = {.size_bytes = cache_bytes};
-    return ebb__cache_find_warm(&cache, low, step, operands, warm);
+    ebb_bench_cache cache = {.size_bytes = cache_bytes, .seen = calloc(low->program->tensors.n, sizeof(uint32_t))};
+    const uint32_t n = ebb__cache_find_warm(&cache, low, step, operands, warm);
+    free(cache.seen);
+    return n;
 }
 
 /* In an endless cache everything stays from one iteration to the next, in none nothing does. A cache with room
