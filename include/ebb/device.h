@@ -19,7 +19,8 @@ typedef struct ebb_device_options {
     size_t size_bytes;
     const ebb_mem *mem; /* outlives the device */
     int32_t index;      /* which of the backend's devices */
-    int32_t n_threads;  /* 0: as many as the process may run on */
+    int32_t n_threads;  /* that compute; 0: as many as the process may run on. On the host each stream that copies has
+                           up to four of its own, which sleep while it copies nothing */
     /* For GPUs only: */
     bool tf32;             /* matrix products in 19 bits, where that is faster */
     bool nondeterministic; /* allow algorithms whose sums depend on the order of threads */

@@ -11,13 +11,13 @@
 #define MOST_THREADS 4u                    /* few are as fast as the memory */
 #define LEAST_SHARED ((uint64_t)512 << 10) /* less is copied before another thread is awake */
 #define PAGE_BYTES ((uint64_t)4 << 10)
+#define LEAST_BYTES ((size_t)256 << 10) /* past the caches: less may well be read soon */
 
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
 
 #define LINE_BYTES ((size_t)64)
-#define LEAST_BYTES ((size_t)256 << 10) /* less may well be read soon */
 
 static void copy_lines(char *dst, const char *src, size_t n_lines) {
     for (size_t i = 0; i < n_lines; i++, dst += LINE_BYTES, src += LINE_BYTES) {
@@ -33,12 +33,9 @@ static void copy_lines(char *dst, const char *src, size_t n_lines) {
     _mm_sfence(); /* before anyone is told that the copy is done */
 }
 
-void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes) {
-    if (size_bytes < LEAST_BYTES) {
-        memcpy(dst, src, size_bytes);
-        return;
-    }
-    const size_t head_bytes = (LINE_BYTES - (uintptr_t)dst % LINE_BYTES) % LINE_BYTES;
+static void stream_bytes(void *dst, const void *src, size_t size_bytes) {
+    const size_t to_line = (LINE_BYTES - (uintptr_t)dst % LINE_BYTES) % LINE_BYTES;
+    const size_t head_bytes = to_line < size_bytes ? to_line : size_bytes;
     const size_t n_lines = (size_bytes - head_bytes) / LINE_BYTES, done_bytes = head_bytes + n_lines * LINE_BYTES;
     memcpy(dst, src, head_bytes);
     copy_lines((char *)dst + head_bytes, (const char *)src + head_bytes, n_lines);
@@ -47,11 +44,19 @@ void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes) {
 
 #else
 
-void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes) {
+static void stream_bytes(void *dst, const void *src, size_t size_bytes) {
     memcpy(dst, src, size_bytes);
 }
 
 #endif
+
+void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes) {
+    if (size_bytes < LEAST_BYTES) {
+        memcpy(dst, src, size_bytes);
+    } else {
+        stream_bytes(dst, src, size_bytes);
+    }
+}
 
 /* ---- a crew -------------------------------------------------------------------------------------- */
 
@@ -79,7 +84,7 @@ struct ebb_copy_crew {
 static void copy_part(const ebb_copy_crew *crew, uint32_t idx) {
     const uint64_t begin = ebb_min_u64(idx * crew->part_bytes, crew->size_bytes);
     const uint64_t bytes = ebb_min_u64(crew->part_bytes, crew->size_bytes - begin);
-    ebb__copy_uncached(crew->dst + begin, crew->src + begin, (size_t)bytes);
+    stream_bytes(crew->dst + begin, crew->src + begin, (size_t)bytes);
 }
 
 static void *help(void *arg) {

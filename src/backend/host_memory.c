@@ -216,7 +216,7 @@ void ebb__host_free(ebb_device *device, void *ptr, uint64_t size_bytes) {
 
 static void read_processor_name(char *name, size_t name_bytes) {
     (void)snprintf(name, name_bytes, "processor");
-    FILE *file = fopen("/proc/cpuinfo", "r");
+    FILE *file = fopen("/proc/cpuinfo", "re");
     if (file == NULL) { return; }
     char line[256];
     while (fgets(line, sizeof line, file) != NULL) {
@@ -236,7 +236,7 @@ static uint64_t find_cache_bytes(void) {
         char path[64];
         unsigned long kib = 0;
         (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "r");
+        FILE *file = fopen(path, "re");
         if (file == NULL) { break; }
         if (fscanf(file, "%luK", &kib) == 1) { most_bytes = ebb_max_u64(most_bytes, (uint64_t)kib << 10); }
         (void)fclose(file);

@@ -5,9 +5,9 @@
  * begins with an ebb_host_device that says it.
  *
  *   compute stream   the caller's thread: a command is done when its issue returns, and so is its error
- *   other streams    a thread each, which has others help with large copies where the device computes with several,
- *                    and a ring of commands taken at creation; a full ring blocks the issuer,
- *                    which cannot deadlock: a command waits only for what was issued before it
+ *   other streams    a thread each, with helpers for large copies if the device computes with several threads, and
+ *                    a ring of commands taken at creation; a full ring blocks the issuer, which cannot deadlock: a
+ *                    command waits only for what was issued before it
  *
  * Invariants
  *  1. Nothing is allocated by a command.
