@@ -326,8 +326,8 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
 /* Where a plan counts as above the budget: where a stack of tensors is, or all the time that the top tensor stays. */
 typedef enum ebb_excess { EBB_EXCESS_STACKS, EBB_EXCESS_STAYS } ebb_excess;
 
-/* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. load, if any:
- * the same, the most bytes that are there. */
+/* At each place, by how much a placed plan is above the budget (best_excess.c). over: [n_steps + 1]. load: as
+ * many, the most bytes that are on the device there, without what placing wastes; or NULL. */
 ebb_status ebb__best_find_excess(const ebb_plan *plan, uint64_t budget_bytes, ebb_excess what, uint64_t *over,
                                  uint64_t *load);
 

@@ -338,8 +338,8 @@ typedef struct choice {
     double score;
 } choice;
 
-/* Heads or tails. A trial passes over half of the tensors that it could drop: else it is always the same ones that are
- * found, which price and luck do not change. */
+/* Heads or tails. A trial passes over half of the tensors that it could drop: otherwise each trial would find the same
+ * ones, since neither prices nor luck change which are looked at. */
 static bool toss(refiner *r) {
     if (r->n_coins == 0) {
         r->coins = ebb__rng_u32(r->rng);

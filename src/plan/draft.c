@@ -376,7 +376,7 @@ static uint64_t read_early(const sweep *s, const ebb_slot *slot) {
 }
 
 /* Whether some of these bytes of the tensor are only in slots where the circle closes. */
-static bool is_away(const sweep *s, uint32_t t, uint64_t begin, uint64_t end) {
+static bool is_any_away(const sweep *s, uint32_t t, uint64_t begin, uint64_t end) {
     bool is = false;
     for (uint64_t p = s->first_piece[t]; p < s->first_piece[t + 1]; p++) {
         const piece *it = &s->pieces[p];
@@ -410,11 +410,12 @@ static ebb_status close_slots(sweep *s, uint32_t t) {
         const uint64_t until = read_early(s, slot);
         const bool may_go_around = !f->stale && s->view.tensors[t].persistent && slot->first > 0;
         const bool goes_around =
-            may_go_around && (is_away(s, t, slot->begin, slot->begin + slot->size_bytes) || until != NONE);
+            may_go_around && (is_any_away(s, t, slot->begin, slot->begin + slot->size_bytes) || until != NONE);
         slot->last = !goes_around ? end_of_slot(s, i) : until != NONE ? until : 0;
         has_slot = has_slot || goes_around;
     }
-    return is_away(s, t, 0, s->view.tensors[t].size_bytes) && !has_slot ? keep_always(s, t, s->draft->home[t]) : EBB_OK;
+    return is_any_away(s, t, 0, s->view.tensors[t].size_bytes) && !has_slot ? keep_always(s, t, s->draft->home[t])
+                                                                            : EBB_OK;
 }
 
 /* ---- the sweep over actions ---------------------------------------------------------------------- */

@@ -380,9 +380,9 @@ static ebb_status anneal(search *s, bool *is_enough_out) {
     return EBB_OK;
 }
 
-/* Where the draft that was placed is above the budget, as much more is wasted; and where that was known to be wasted,
- * twice as much, up to all by which its stack is higher than its load: else a draft whose load is low there stays the
- * same for many parts. */
+/* Where the placed draft is above the budget, as much more is wasted. Where some waste was already known, that counts
+ * twice, up to the stack less the load: otherwise a draft whose load is low there would stay the same for many parts.
+ */
 static void note_waste(search *s) {
     for (size_t p = 0; p <= s->view.n_steps; p++) {
         if (s->over[p] == 0) { continue; }

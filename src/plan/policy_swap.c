@@ -388,8 +388,9 @@ static ebb_status take_placed(search *s, uint64_t work, ebb_draft *trial, ebb_dr
 
 /* A search is worth fewer visits where there are few gaps; the parts of a tensor count as one. */
 static uint64_t cap_visits(const search *s, uint64_t visits) {
-    return ebb_min_u64(visits,
-                       VISITS_A_GAP * s->away.n_gaps / ebb_max_u64(s->away.split.passing, s->away.split.persistent));
+    uint64_t n_gaps = 0;
+    for (uint32_t i = 0; i < s->away.n_gaps; i++) { n_gaps += s->away.gaps[i].begin == 0; }
+    return ebb_min_u64(visits, VISITS_A_GAP * n_gaps);
 }
 
 /* Nothing is faster than what has been placed, or the caller wants no more. */
