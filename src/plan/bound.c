@@ -9,18 +9,20 @@
 
 static ebb_status bound_by_prices(const ebb_program *program, const ebb_machine *machine,
                                   const ebb_plan_options *limits, ebb_bound_choices choices, ebb_bound_care care,
-                                  double stop_ns, double *bound_ns_out) {
+                                  double stop_ns, const atomic_bool *is_unwanted, double *bound_ns_out) {
     ebb_bound_problem problem;
     ebb_bump bump;
     ebb__bump_init(&bump, limits->mem);
     ebb_status st = ebb__bound_problem(program, machine, limits, choices, care, &bump, &problem);
+    problem.is_unwanted = is_unwanted;
     if (st == EBB_OK) { st = ebb__bound_price(&problem, care, stop_ns, &bump, bound_ns_out, NULL); }
     ebb__bump_fini(&bump);
     return st;
 }
 
-ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                             bool in_order, ebb_bound_care care, ebb_certificate *certificate_out) {
+ebb_status ebb__plan_certify_unless(const atomic_bool *is_unwanted, const ebb_program *program,
+                                    const ebb_machine *machine, const ebb_plan_options *limits, bool in_order,
+                                    ebb_bound_care care, ebb_certificate *certificate_out) {
     const ebb_program_view view = ebb__plan_view(program);
     ebb_certificate c = {.bound_bytes = ebb_program_floor_bytes(program, NULL),
                          .bytes_rule = ebb__certificate_rule("step"),
@@ -30,7 +32,7 @@ ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *mach
     }
     double by_prices = 0;
     const ebb_bound_choices any = {0};
-    if (in_order) { EBB_TRY(bound_by_prices(program, machine, limits, any, care, INFINITY, &by_prices)); }
+    if (in_order) { EBB_TRY(bound_by_prices(program, machine, limits, any, care, INFINITY, is_unwanted, &by_prices)); }
     if (by_prices > (double)c.bound_ns && by_prices < (double)UINT64_MAX) {
         c.bound_ns = (uint64_t)by_prices;
         c.ns_rule = ebb__certificate_rule("prices");
@@ -39,12 +41,17 @@ ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *mach
     return EBB_OK;
 }
 
+ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                             bool in_order, ebb_bound_care care, ebb_certificate *certificate_out) {
+    return ebb__plan_certify_unless(NULL, program, machine, limits, in_order, care, certificate_out);
+}
+
 ebb_status ebb__bound_choices(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               const uint32_t *choice, uint64_t stop_ns, uint64_t *bound_ns_out) {
     const ebb_bound_choices choices = {true, choice};
     double bound_ns = 0;
     const ebb_bound_care care = ebb__bound_care(limits->effort);
-    EBB_TRY(bound_by_prices(program, machine, limits, choices, care, (double)stop_ns, &bound_ns));
+    EBB_TRY(bound_by_prices(program, machine, limits, choices, care, (double)stop_ns, NULL, &bound_ns));
     *bound_ns_out = bound_ns < (double)UINT64_MAX ? (uint64_t)bound_ns : UINT64_MAX;
     return EBB_OK;
 }

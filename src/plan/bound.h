@@ -58,6 +58,7 @@ typedef struct ebb_bound_problem {
     double drag;
     ebb_bound_interval *intervals;
     size_t n_intervals;
+    const atomic_bool *is_unwanted; /* prices are not looked for any longer; NULL: they are */
 } ebb_bound_problem;
 
 /* The plans that a bound is for: those with these choices of algorithm, or with any. */

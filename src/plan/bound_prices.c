@@ -285,10 +285,14 @@ static void go(climber *c, double length) {
     }
 }
 
+static bool is_unwanted(const ebb_bound_problem *problem) {
+    return problem->is_unwanted != NULL && atomic_load(problem->is_unwanted);
+}
+
 /* Until the bound is as large as stop_ns. */
 static double climb(climber *c, uint64_t n_rounds, double stop_ns) {
     double best_ns = 0;
-    for (uint64_t i = 0; i < n_rounds && best_ns < stop_ns; i++) {
+    for (uint64_t i = 0; i < n_rounds && best_ns < stop_ns && !is_unwanted(c->pricer.problem); i++) {
         const double done = (double)i / (double)n_rounds, left = 1 - done;
         const uint32_t group = (uint32_t)(done / GROUPED * (N_WIDTHS - 1));
         const double ns = bound_at(&c->pricer, &c->at, &c->slope);

@@ -9,6 +9,8 @@
 #include "ebb/place.h"
 #include "plan/plan.h"
 
+#include <stdatomic.h>
+
 /* All public arrays of a program in one piece; borrowed from it. */
 typedef struct ebb_program_view {
     const ebb_tensor *tensors;
@@ -165,6 +167,11 @@ static inline ebb_bound_care ebb__bound_care(uint32_t effort) {
  * the steps in the program's order; else in_order is false (bound.c). */
 ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                              bool in_order, ebb_bound_care care, ebb_certificate *certificate_out);
+/* The same for a thread that others may tell that the answer is unwanted: what is found then is a bound, but a low one.
+ * is_unwanted may be NULL. */
+ebb_status ebb__plan_certify_unless(const atomic_bool *is_unwanted, const ebb_program *program,
+                                    const ebb_machine *machine, const ebb_plan_options *limits, bool in_order,
+                                    ebb_bound_care care, ebb_certificate *certificate_out);
 
 /* How a plan is asked for. */
 typedef struct ebb_plan_asked {

@@ -3,6 +3,7 @@
  * A plan on request: which policies there are, how they come to their choices of algorithm, and the validator's word
  * on the result.
  */
+#include "plan/certifier.h"
 #include "plan/hold.h"
 #include "plan/machine_priv.h"
 #include "plan/maker.h"
@@ -173,13 +174,8 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     return ebb__plan_make(program, machine, options, &asked, plan_out, no_fit_out);
 }
 
-ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
-                          const ebb_plan_asked *asked, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
-    const ebb_policy *policy = NULL;
-    EBB_TRY(ebb__policy_find(options->policy, &policy));
-    const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
-    if (how == EBB_N_ALGORITHMS) {
+static ebb_status check_options(const ebb_plan_options *options) {
+    if (ebb__algorithms_find(options->algorithms) == EBB_N_ALGORITHMS) {
         char known[EBB_SUGGESTION_BYTES];
         const char *name = options->algorithms != NULL ? options->algorithms : "";
         return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'%s", name,
@@ -190,36 +186,72 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
         return ebb_fail(EBB_E_ARGUMENT, "a margin of %g%% is not from 0%% to %g%%", options->margin * 100,
                         EBB_MAX_MARGIN * 100);
     }
-    if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
+    return EBB_OK;
+}
+
+/* What a plan is made from: options that the machine can use, and a machine whose links are slower by the margin. */
+typedef struct request {
+    const ebb_program *program;
+    const ebb_policy *policy;
+    ebb_plan_options usable;
+    ebb_machine slower;
+    bool is_quick; /* a first plan will do */
+} request;
+
+/* The plan without its certificate; the caller destroys it, also after a failure. */
+static ebb_status make_bare(const request *r, ebb_algorithms how, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     ebb_maker m;
-    ebb_plan *plan = NULL;
-    ebb_plan_options usable = leave_usable(options, program, ebb_machine_topology(machine));
-    if (policy->rivals == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
-    const ebb_machine slower = ebb__machine_slow_links(machine, 1 + options->margin);
-    EBB_TRY(ebb__maker_init(&m, program, &slower, &usable, policy));
-    const bool is_quick = policy->rivals != NULL && usable.effort == 0 && !asked->always_walks;
-    m.first_will_do = is_quick && usable.budget_bytes != UINT64_MAX;
-    ebb_status st = make(&m, how, &plan, no_fit_out);
+    EBB_TRY(ebb__maker_init(&m, r->program, &r->slower, &r->usable, r->policy));
+    m.first_will_do = r->is_quick && r->usable.budget_bytes != UINT64_MAX;
+    ebb_status st = make(&m, how, plan_out, no_fit_out);
     ebb__maker_fini(&m);
-    if (st == EBB_OK) { st = ebb__plan_move_on(program, &slower, &usable, &plan); }
-    if (st == EBB_OK && policy->rivals != NULL) { st = ebb__plan_hold(program, &slower, &usable, &plan); }
-    if (st == EBB_OK) {
-        const bool in_order = ebb__plan_is_in_order(plan);
-        plan->algorithms = how;
-        if (asked->known != NULL && in_order) {
-            plan->certificate = *asked->known;
-        } else {
-            ebb__tell(&usable.progress, "finding the bound", 0, 0);
-            const ebb_bound_care care = is_quick ? EBB_BOUND_AT_ONCE : ebb__bound_care(usable.effort);
-            st = ebb__plan_certify(program, machine, &usable, in_order, care, &plan->certificate);
-        }
+    if (st == EBB_OK) { st = ebb__plan_move_on(r->program, &r->slower, &r->usable, plan_out); }
+    if (st == EBB_OK && r->policy->rivals != NULL) {
+        st = ebb__plan_hold(r->program, &r->slower, &r->usable, plan_out);
     }
-    if (st == EBB_OK) { st = ebb__plan_seal(plan); }
-    if (st == EBB_OK) { st = ebb_plan_check(program, plan); }
-    if (st == EBB_OK && options->no_recompute && plan->summary.n_recomputed_steps > 0) {
-        if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){0}; }
-        st = ebb_fail(EBB_E_NO_FIT, "policy %s computes steps again, and no_recompute forbids it", policy->name);
+    if (st == EBB_OK) { (*plan_out)->algorithms = how; }
+    return st;
+}
+
+static ebb_status certify(const request *r, ebb_certifier *certifier, const ebb_certificate *known, ebb_plan *plan) {
+    const bool in_order = ebb__plan_is_in_order(plan);
+    if (known != NULL && in_order) {
+        plan->certificate = *known;
+        return EBB_OK;
     }
+    ebb__tell(&r->usable.progress, "finding the bound", 0, 0);
+    return ebb__certifier_end(certifier, in_order, &plan->certificate);
+}
+
+static ebb_status check_plan(const request *r, ebb_plan *plan, ebb_no_fit *no_fit_out) {
+    EBB_TRY(ebb__plan_seal(plan));
+    EBB_TRY(ebb_plan_check(r->program, plan));
+    if (!r->usable.no_recompute || plan->summary.n_recomputed_steps == 0) { return EBB_OK; }
+    if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){0}; }
+    return ebb_fail(EBB_E_NO_FIT, "policy %s computes steps again, and no_recompute forbids it", r->policy->name);
+}
+
+ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                          const ebb_plan_asked *asked, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
+    request r = {.program = program};
+    EBB_TRY(ebb__policy_find(options->policy, &r.policy));
+    EBB_TRY(check_options(options));
+    if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
+    const bool searches = r.policy->rivals != NULL;
+    r.usable = leave_usable(options, program, ebb_machine_topology(machine));
+    if (!searches) { r.usable.effort = 0; } /* and neither does its bound */
+    r.slower = ebb__machine_slow_links(machine, 1 + options->margin);
+    r.is_quick = searches && r.usable.effort == 0 && !asked->always_walks;
+    const ebb_bound_care care = r.is_quick ? EBB_BOUND_AT_ONCE : ebb__bound_care(r.usable.effort);
+    ebb_certifier certifier;
+    ebb_plan *plan = NULL;
+    ebb__certifier_init(&certifier, program, machine, &r.usable, care);
+    if (searches && asked->known == NULL) { ebb__certifier_begin(&certifier); }
+    ebb_status st = make_bare(&r, ebb__algorithms_find(options->algorithms), &plan, no_fit_out);
+    if (st == EBB_OK) { st = certify(&r, &certifier, asked->known, plan); }
+    if (st == EBB_OK) { st = check_plan(&r, plan, no_fit_out); }
+    ebb__certifier_drop(&certifier);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
