@@ -6,8 +6,7 @@
 #include "plan/certifier.h"
 
 #include "base/thread.h"
-
-#define MIN_STEPS_AT_ONCE 2000u
+#include "plan/maker.h"
 
 static void *run_thread(void *arg) {
     ebb_certifier *c = arg;
@@ -22,9 +21,9 @@ void ebb__certifier_init(ebb_certifier *c, const ebb_program *program, const ebb
     *c = (ebb_certifier){.program = program, .machine = machine, .limits = limits, .care = care};
 }
 
-/* Where other processes want the processors, too, a thread begins milliseconds late. */
+/* A small program keeps all threads busy with plans, often in another order; a first plan has a bound in no time. */
 static bool is_worth_a_thread(const ebb_certifier *c) {
-    return c->care != EBB_BOUND_AT_ONCE || ebb__plan_view(c->program).n_steps >= MIN_STEPS_AT_ONCE;
+    return c->care != EBB_BOUND_AT_ONCE && ebb__plan_view(c->program).n_steps > EBB_SMALL_STEPS;
 }
 
 void ebb__certifier_begin(ebb_certifier *c) {
