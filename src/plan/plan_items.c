@@ -128,15 +128,15 @@ static size_t find_break(const maker *m, size_t from, size_t to, uint64_t last) 
  * with them belong the first ones, which overlap them there. */
 static ebb_status add_parts(maker *m, size_t from, size_t to) {
     uint64_t around_last = 0;
-    bool is_open = false;
+    bool goes_around = false;
     for (size_t i = from; i < to; i++) {
-        is_open = is_open || is_around(stay_at(m, i));
+        goes_around = goes_around || is_around(stay_at(m, i));
         if (is_around(stay_at(m, i))) { around_last = ebb_max_u64(around_last, stay_at(m, i)->last); }
     }
-    const size_t head = is_open ? find_break(m, from, to, around_last) : from;
+    const size_t head = goes_around ? find_break(m, from, to, around_last) : from;
     for (size_t begin = head, end = head; begin < to; begin = end) {
         end = find_break(m, begin, to, end_of(m, begin));
-        if (end < to || !is_open) {
+        if (end < to || !goes_around) {
             EBB_TRY(add_item(m, m->order + begin, end - begin));
             continue;
         }
@@ -144,7 +144,7 @@ static ebb_status add_parts(maker *m, size_t from, size_t to) {
         memcpy(m->around + (head - from), m->order + begin, (end - begin) * sizeof *m->around);
         return add_item(m, m->around, head - from + end - begin);
     }
-    return is_open && head == to ? add_item(m, m->order + from, to - from) : EBB_OK;
+    return goes_around && head == to ? add_item(m, m->order + from, to - from) : EBB_OK;
 }
 
 static ebb_status add_all(maker *m) {
