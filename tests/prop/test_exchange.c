@@ -88,7 +88,7 @@ static void try_program(uint64_t seed, counts *c) {
 
 static void drafts_are_right(void **state) {
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(5, 6, 60));
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(5, 6, 30));
     counts c = {0};
     for (uint64_t seed = first; seed < first + n; seed++) { try_program(seed, &c); }
     print_message("%" PRIu64 " drafts, %" PRIu64 " compute again, %" PRIu64 " with parts, %" PRIu64
