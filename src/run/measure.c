@@ -43,6 +43,11 @@ void ebb__bench_close(ebb_bench *b) {
     ebb_arena_destroy(b->arena);
 }
 
+void ebb__bench_zero(const ebb_device *device, ebb_buf buf) {
+    const ebb_backend_ops *ops = device->ops;
+    if (ops->host_visible && ops->has_data) { memset(ops->host_address(buf), 0, (size_t)buf.size_bytes); }
+}
+
 uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event) {
     const uint64_t before_ns = b->device->ops->event_time_ns(b->device, b->before);
     const uint64_t ns = b->device->ops->event_time_ns(b->device, event);
@@ -108,11 +113,7 @@ static uint64_t lay_out(const ebb_lowered *low, const ebb_lowered_step *step, eb
 /* What the kernels before left there may be no label, or no number. Where the host cannot write, a kernel takes it
  * as it is: it is measured, not checked. */
 static void zero_operands(const ebb_bench *b, const ebb_lowered_step *step, const ebb_buf *operands) {
-    const ebb_backend_ops *ops = b->device->ops;
-    if (!ops->host_visible || !ops->has_data) { return; }
-    for (uint32_t i = 0; i < step->n_operands; i++) {
-        memset(ops->host_address(operands[i]), 0, (size_t)operands[i].size_bytes);
-    }
+    for (uint32_t i = 0; i < step->n_operands; i++) { ebb__bench_zero(b->device, operands[i]); }
 }
 
 /* Every step's first choice, or every choice, in the program's order, but those whose time the machine has; how many.

@@ -22,6 +22,10 @@ typedef struct ebb_bench {
 ebb_status ebb__bench_open(ebb_device *device, uint64_t arena_bytes, size_t n_ports, uint64_t port_bytes, ebb_bench *b);
 void ebb__bench_close(ebb_bench *b);
 
+/* Write zeros, where the host can write to the device's memory. Memory that nobody has written to yet is a single page
+ * of zeros, which stays in the cache: what is measured on it is too fast. */
+void ebb__bench_zero(const ebb_device *device, ebb_buf buf);
+
 /* From the stream's event before to this one, which has been reached. */
 uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event);
 

@@ -2,7 +2,7 @@
  *
  * What measure_cache.h says: how long ago steps touched a tensor, in bytes, and filling the cache.
  */
-#include "run/measure_cache.h"
+#include "run/measure.h"
 
 #define LINE_BYTES 64u
 #define CHANNELS 1024u
@@ -18,8 +18,7 @@ static uint64_t count_bytes(const ebb_program *program, uint64_t most_bytes) {
     return bytes;
 }
 
-/* A sum of one tensor with itself; both tensors together are as large as the cache. The first one is written once:
- * pages that nobody has written are all one page of zeros, which is in the cache. */
+/* A sum of one tensor with itself; both tensors together are as large as the cache. */
 static ebb_status open_kernel(ebb_bench_cache *cache, const ebb_run_state *state) {
     const ebb_backend_ops *ops = cache->device->ops;
     const int64_t n = (int64_t)(cache->size_bytes / 2 / (CHANNELS * sizeof(float)));
@@ -34,7 +33,7 @@ static ebb_status open_kernel(ebb_bench_cache *cache, const ebb_run_state *state
     EBB_TRY(ebb_arena_create(cache->device, scratch + cache->kernel->scratch_bytes, &cache->arena));
     cache->operand[0] = cache->operand[1] = (ebb_buf){cache->arena->memory, 0, bytes};
     cache->operand[2] = (ebb_buf){cache->arena->memory, behind, bytes};
-    memset(ops->host_address(cache->operand[0]), 0, (size_t)bytes);
+    ebb__bench_zero(cache->device, cache->operand[0]);
     const ebb_binding binding = {.operand = cache->operand,
                                  .scratch = {cache->arena->memory, scratch, cache->kernel->scratch_bytes},
                                  .state = state};

@@ -33,8 +33,8 @@ typedef struct ebb_warm {
 } ebb_warm;
 
 /* Leaves the cache as it is where the host cannot write to the device's memory, where an iteration's tensors fit the
- * cache anyway, and where there is no memory for as many bytes. Close it in any case, also where it was
- * never opened and is all zeros. The state is borrowed. */
+ * cache anyway, and where there is no memory for as many bytes. Close it in any case; one that is all zeros, because it
+ * was never opened, may be closed, too. The state is borrowed. */
 ebb_status ebb__cache_open(const ebb_lowered *low, const ebb_run_state *state, ebb_bench_cache *cache);
 void ebb__cache_close(ebb_bench_cache *cache);
 

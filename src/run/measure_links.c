@@ -197,7 +197,7 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
     set_transfers(b, tiers, &link, 0, piece_bytes, 0, transfer);
-    /* Pages that nobody has written are all one page of zeros, which is in the cache: fill the tier, then the arena. */
+    /* First fill the tier, then the arena, for the reason that ebb__bench_zero gives. */
     EBB_TRY(copy_ways((ebb_stream *[]){stream[0], NULL}, transfer));
     EBB_TRY(copy_ways((ebb_stream *[]){NULL, stream[1]}, transfer));
     EBB_TRY(time_alone(stream, transfer, ns));
@@ -441,12 +441,6 @@ static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const places *
     return st;
 }
 
-/* Pages that nobody has written are all one page of zeros, which is in the cache. */
-static void write_arena(const ebb_bench *b) {
-    const ebb_buf all = {b->arena->memory, 0, ebb_arena_bytes(b->arena)};
-    if (b->device->ops->host_visible) { memset(b->device->ops->host_address(all), 0, (size_t)all.size_bytes); }
-}
-
 ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
                                  uint64_t limit_bytes, ebb_machine *machine) {
     EBB_NEED(device);
@@ -463,7 +457,7 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const
     const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * ebb_min_u64(info.cache_bytes, most_bytes));
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = ebb__bench_open(device, arena_bytes, 0, 64, &b);
-    if (st == EBB_OK) { write_arena(&b); }
+    if (st == EBB_OK) { ebb__bench_zero(device, (ebb_buf){b.arena->memory, 0, ebb_arena_bytes(b.arena)}); }
     if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, &p, machine); }
     ebb__bench_close(&b);
     return st;
