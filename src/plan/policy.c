@@ -174,8 +174,8 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     return ebb__plan_make(program, machine, options, &asked, plan_out, no_fit_out);
 }
 
-static ebb_status check_options(const ebb_plan_options *options) {
-    if (ebb__algorithms_find(options->algorithms) == EBB_N_ALGORITHMS) {
+static ebb_status check_options(const ebb_plan_options *options, ebb_algorithms how) {
+    if (how == EBB_N_ALGORITHMS) {
         char known[EBB_SUGGESTION_BYTES];
         const char *name = options->algorithms != NULL ? options->algorithms : "";
         return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'%s", name,
@@ -193,23 +193,24 @@ static ebb_status check_options(const ebb_plan_options *options) {
 typedef struct request {
     const ebb_program *program;
     const ebb_policy *policy;
+    ebb_algorithms how;
     ebb_plan_options usable;
     ebb_machine slower;
     bool is_quick; /* a first plan will do */
 } request;
 
 /* The plan without its certificate; the caller destroys it, also after a failure. */
-static ebb_status make_bare(const request *r, ebb_algorithms how, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+static ebb_status make_bare(const request *r, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     ebb_maker m;
     EBB_TRY(ebb__maker_init(&m, r->program, &r->slower, &r->usable, r->policy));
     m.first_will_do = r->is_quick && r->usable.budget_bytes != UINT64_MAX;
-    ebb_status st = make(&m, how, plan_out, no_fit_out);
+    ebb_status st = make(&m, r->how, plan_out, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) { st = ebb__plan_move_on(r->program, &r->slower, &r->usable, plan_out); }
     if (st == EBB_OK && r->policy->rivals != NULL) {
         st = ebb__plan_hold(r->program, &r->slower, &r->usable, plan_out);
     }
-    if (st == EBB_OK) { (*plan_out)->algorithms = how; }
+    if (st == EBB_OK) { (*plan_out)->algorithms = r->how; }
     return st;
 }
 
@@ -234,9 +235,9 @@ static ebb_status check_plan(const request *r, ebb_plan *plan, ebb_no_fit *no_fi
 ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                           const ebb_plan_asked *asked, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
-    request r = {.program = program};
+    request r = {.program = program, .how = ebb__algorithms_find(options->algorithms)};
     EBB_TRY(ebb__policy_find(options->policy, &r.policy));
-    EBB_TRY(check_options(options));
+    EBB_TRY(check_options(options, r.how));
     if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
     const bool searches = r.policy->rivals != NULL;
     r.usable = leave_usable(options, program, ebb_machine_topology(machine));
@@ -248,7 +249,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     ebb_plan *plan = NULL;
     ebb__certifier_init(&certifier, program, machine, &r.usable, care);
     if (searches && asked->known == NULL) { ebb__certifier_begin(&certifier); }
-    ebb_status st = make_bare(&r, ebb__algorithms_find(options->algorithms), &plan, no_fit_out);
+    ebb_status st = make_bare(&r, &plan, no_fit_out);
     if (st == EBB_OK) { st = certify(&r, &certifier, asked->known, plan); }
     if (st == EBB_OK) { st = check_plan(&r, plan, no_fit_out); }
     ebb__certifier_drop(&certifier);
