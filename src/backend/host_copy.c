@@ -66,8 +66,8 @@ typedef struct helper {
     pthread_t thread;
 } helper;
 
-/* The lock guards the fields below it. What is to be copied, and from where, stays the same until every helper has
- * finished, so helpers read it without the lock. */
+/* The lock guards the fields below it. But helpers read dst, src and the sizes without the lock: these do not change
+ * while anyone copies. */
 struct ebb_copy_crew {
     const ebb_mem *mem;
     helper helpers[MOST_THREADS - 1];
